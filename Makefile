@@ -73,6 +73,7 @@ LIB_OBJ     := $(call obj,$(LIB_SRC))
 HARNESS_OBJ := $(call obj,$(HARNESS_SRC))
 PROGRAM_OBJ := $(call obj,$(PROGRAM_SRC))
 TEST_OBJ    := $(call obj,$(TEST_SRC))
+$(TEST_OBJ): | build/.ready-test
 PROGRAM_LIB := $(filter-out $(B)/experiments/attnlab.o,$(PROGRAM_OBJ)) # all but main(): for tests
 
 # Expanded when a recipe runs, that is after what is missing has been installed.
@@ -324,7 +325,7 @@ TESTED := $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(B)/faults/dense $(PLUGI
 
 # Where MPI is installed.  Sanitizers look into it too, and it has leaks of its own.
 HAS_MPI := $(if $(and $(MPI_SRC),$(filter release debug,$(CONFIG))),$(shell command -v mpicc && command -v mpirun))
-test: $(TESTED) $(if $(HAS_MPI),$(B)/attnlab-mpi $(B)/mpi-tests) ## everything that proves the suite right (five to seven minutes on 2 cores)
+test: $(TESTED) $(if $(HAS_MPI),$(B)/attnlab-mpi $(B)/mpi-tests) | build/.ready-report ## everything that proves the suite right (five to seven minutes on 2 cores)
 	ATTN_BUILD=$(B) $(B)/attn-tests
 	$(if $(HAS_MPI),@bash experiments/rim/mpi/tests/run.sh $(B),@echo "no mpicc: make mpi installs it, and make test-mpi tests ranks that are processes")
 
@@ -361,7 +362,7 @@ check: $(B)/attnlab ## judge one implementation: make check SPEC=ring:ranks=4 [C
 	$(B)/attnlab check $(if $(SPEC),'$(SPEC)') $(if $(CASE),--case '$(CASE)')
 
 REPORT ?= build/report
-report: $(B)/attnlab ## measure, draw and write REPORT/index.html (under 5 minutes on 2 cores)
+report: $(B)/attnlab | build/.ready-report ## measure, draw and write REPORT/index.html (under 5 minutes on 2 cores)
 	$(B)/attnlab report --plan experiments/plans/report.plan --out '$(REPORT)'
 
 ANIMATED ?= ring:ranks=4 ulysses:ranks=4
@@ -399,7 +400,7 @@ figures: $(B)/figures/drawn ## draw the figures of docs/figures/ and docs/studie
 	    sed -E -z -f plots/small.sed $(B)/figures/$$f.svg > $$d/$$f.svg || exit 3; done
 
 # As SVG and PDF: what the studies compute and the chapters show.
-$(B)/figures/drawn: $(B)/attnlab docs/figures/draw.sh $(wildcard plots/*.gp)
+$(B)/figures/drawn: $(B)/attnlab docs/figures/draw.sh $(wildcard plots/*.gp) | build/.ready-report
 	@rm -rf $(@D)
 	@$(B)/attnlab study all --out $(@D) > $(B)/studies.txt
 	@bash docs/figures/draw.sh $(B) $(@D)
@@ -407,11 +408,18 @@ $(B)/figures/drawn: $(B)/attnlab docs/figures/draw.sh $(wildcard plots/*.gp)
 
 # The course: pages, figures and handouts, with the records of this machine.
 COURSE ?= build/course
-$(B)/course/index.html: $(B)/attnlab experiments/plans/course.plan
+$(B)/course/index.html: $(B)/attnlab experiments/plans/course.plan | build/.ready-report
 	@rm -rf $(@D)
 	@$(B)/attnlab report --plan experiments/plans/course.plan --out $(@D)
 course: $(B)/course/index.html $(B)/figures/drawn ## write COURSE/index.html: lectures, labs, handouts (about a minute; ANSWERS=no: without answers)
 	@ANSWERS='$(ANSWERS)' bash docs/course/build.sh $(B)/course $(B)/figures '$(COURSE)'
+
+# A lecture is its page, cut into slides.
+slides: | build/.ready-slides ## write build/slides/NN-NAME.html, slides of each lecture (installs pandoc) *
+	@mkdir -p build/slides
+	@for f in docs/course/[0-9]*.md; do f=$${f##*/}; awk -f docs/course/slides.awk docs/course/$$f | \
+	    pandoc -f markdown-smart-implicit_figures -t dzslides -s --self-contained --slide-level=2 --resource-path=docs/course \
+	    -H docs/course/slides.html -o build/slides/$${f%.md}.html || exit 3; done; ls -d build/slides/*.html
 
 student: ## write build/student, a repository for students: skeletons and pages of the labs, no answers
 	@bash docs/labs/student.sh build/student
@@ -559,7 +567,7 @@ help: ## this list
 	@echo '  * no test of make test does what it does'
 
 FORCE:
-.PHONY: all wheel mpi test-mpi core-test rooms install uninstall fuzz animation speed steps valgrind tsan test test-full golden minimax mutants names docs figures course student check report asan clang test-arm64 lint clean help FORCE
+.PHONY: all wheel mpi test-mpi core-test rooms install uninstall fuzz animation speed steps valgrind tsan test test-full golden minimax mutants names docs figures course slides student check report asan clang test-arm64 lint clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

@@ -6,6 +6,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "experiments/problem/file_problem.h"
+#include "experiments/table/row_table.h"
 #include "tests/harness/base/fileio.h"
 #include "tests/harness/bound/rules.h"
 
@@ -18,6 +19,7 @@ struct task {
     int n_rules, bound, any_type; /* bound: asked for; it is not in rule[] */
     struct attn_request problem;
     struct attn_tensors got, want, reference;
+    json_t *rows; /* of tensors, each under each rule */
 };
 
 /* ---- flags ---------------------------------------------------------------------------------- */
@@ -227,28 +229,30 @@ static const char *index_text(const struct attn_file_tensor *t, int64_t at, char
     return attn_file_shape(&index, text);
 }
 
-static void print_result(const struct attn_tensors_entry *want, const char *rule,
-                         const struct attn_rule_data *x, const struct attn_rule_result *r)
+static void add_result(const struct task *t, const struct attn_tensors_entry *want,
+                       const char *rule, const struct attn_rule_data *x,
+                       const struct attn_rule_result *r)
 {
-    char at[160] = "", values[80] = "", name[128];
+    char at[160];
+    json_t *row = json_pack("{s:o,s:s,s:{s:s},s:o,s:o,s:I}", "tensor", attn_cli_words(want->name),
+                            "rule", rule, "is", r->ok ? "good" : "bad",
+                            r->ok ? "agrees" : "DIFFERS", "figure", json_sprintf("%.4g", r->figure),
+                            "limit", json_sprintf("%.4g", r->limit), "elements", (json_int_t)x->n);
     if (r->worst >= 0) {
-        index_text(want->tensor, r->worst, at);
-        snprintf(values, sizeof values, "%-16.9g %.9g", x->got[r->worst], x->want[r->worst]);
+        json_object_set_new(row, "at", json_string(index_text(want->tensor, r->worst, at)));
+        json_object_set_new(row, "got", json_sprintf("%.9g", x->got[r->worst]));
+        json_object_set_new(row, "want", json_sprintf("%.9g", x->want[r->worst]));
     }
-    printf("%-8s %-32s %-8s %-11.4g %-11.4g %-20s %s\n",
-           attn_cleaned(want->name, name, sizeof name), rule, r->ok ? "agrees" : "DIFFERS",
-           r->figure, r->limit, at, values);
     if (r->n_not_finite > 0)
-        printf("         %lld of %lld elements are not finite, or infinite on one side only\n",
-               (long long)r->n_not_finite, (long long)x->n);
+        json_object_set_new(row, "not_finite", json_integer(r->n_not_finite));
     if (!r->ok && r->n_bad > r->n_not_finite)
-        printf("         %lld of %lld elements differ by more than the rule allows\n",
-               (long long)(r->n_bad - r->n_not_finite), (long long)x->n);
+        json_object_set_new(row, "beyond", json_integer(r->n_bad - r->n_not_finite));
+    json_array_append_new(t->rows, row);
 }
 
 /* Integers: as bytes, under any rule (BOOL: as written). */
-static int judge_integers(const struct attn_tensors_entry *want, const void *got,
-                          const struct attn_rule_data *x)
+static int judge_integers(const struct task *t, const struct attn_tensors_entry *want,
+                          const void *got, const struct attn_rule_data *x)
 {
     int64_t size = attn_file_dtype_size(want->tensor->dtype), worst = -1, bad = 0;
     for (int64_t n = 0; n < x->n; n++)
@@ -259,7 +263,7 @@ static int judge_integers(const struct attn_tensors_entry *want, const void *got
         }
     const struct attn_rule_result r = {
         .figure = (double)bad, .n_bad = bad, .worst = worst, .ok = bad == 0};
-    print_result(want, "exact (integers)", x, &r);
+    add_result(t, want, "exact (integers)", x, &r);
     return bad > 0;
 }
 
@@ -270,11 +274,11 @@ static int judge_values(const struct task *t, const struct attn_tensors_entry *g
     int bad = 0;
     char rule[96];
     if (!attn_file_dtype_storage(got->tensor->dtype, &x->dtype))
-        return judge_integers(want, got->tensor->data, x);
+        return judge_integers(t, want, got->tensor->data, x);
     for (int i = 0; i < t->n_rules; i++) {
         struct attn_rule_result r;
         attn_rule_judge(&t->rule[i], x, &r);
-        print_result(want, attn_rule_print(&t->rule[i], rule, sizeof rule), x, &r);
+        add_result(t, want, attn_rule_print(&t->rule[i], rule, sizeof rule), x, &r);
         bad += !r.ok;
     }
     return bad;
@@ -305,14 +309,25 @@ static enum attn_status judge_pair(const struct task *t, int index, struct attn_
 static enum attn_status compare_values(const struct task *t, struct attn_found *found,
                                        struct attn_error *err)
 {
+    static const struct attn_column column[] = {{"tensor", "tensor", ATTN_UNIT_WORDS},
+                                                {"rule", "rule", ATTN_UNIT_WORDS},
+                                                {"is", "", ATTN_UNIT_WORDS},
+                                                {"figure", "figure", ATTN_UNIT_PLAIN},
+                                                {"limit", "limit", ATTN_UNIT_PLAIN},
+                                                {"elements", "elements", ATTN_UNIT_PLAIN},
+                                                {"not_finite", "not finite", ATTN_UNIT_PLAIN},
+                                                {"beyond", "beyond", ATTN_UNIT_PLAIN},
+                                                {"at", "worst element", ATTN_UNIT_WORDS},
+                                                {"got", "got", ATTN_UNIT_PLAIN},
+                                                {"want", "want", ATTN_UNIT_PLAIN},
+                                                {.key = NULL}};
     enum attn_status status = t->n_rules > 0 ? check_all(t, err) : ATTN_OK;
     if (status != ATTN_OK || t->n_rules == 0)
         return status;
-    printf("%-8s %-32s %-8s %-11s %-11s %-20s %-16s %s\n", "tensor", "rule", "", "figure", "limit",
-           "worst element", "got", "want");
     for (int i = 0; i < t->want.n && status == ATTN_OK; i++)
         if (is_compared(t, i))
             status = judge_pair(t, i, found, err);
+    attn_table_print(stdout, ATTN_TABLE_TEXT, column, t->rows);
     return status;
 }
 
@@ -320,15 +335,10 @@ static enum attn_status compare_values(const struct task *t, struct attn_found *
 static enum attn_status compare_bound(const struct task *t, struct attn_found *found,
                                       struct attn_error *err)
 {
-    struct attn_found more = {0};
     int by_want = attn_tensors_have_inputs(&t->want);
-    if (!t->bound)
-        return ATTN_OK;
-    enum attn_status status = attn_compare_bound(&t->problem, by_want ? &t->want : &t->got,
-                                                 by_want ? &t->got : &t->want, &more, err);
-    found->n_bad += more.n_bad;
-    found->n_unjudged += more.n_unjudged;
-    return status;
+    return t->bound ? attn_compare_bound(&t->problem, by_want ? &t->want : &t->got,
+                                         by_want ? &t->got : &t->want, found, err)
+                    : ATTN_OK;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------ */
@@ -372,6 +382,7 @@ static int compare(void *values, int n, char **operand)
     struct attn_found found = {0};
     struct attn_error err;
     (void)n;
+    t->rows = json_array();
     enum attn_status status = open_all(t, operand, &err);
     if (status == ATTN_OK)
         status = compare_values(t, &found, &err);
@@ -380,5 +391,6 @@ static int compare(void *values, int n, char **operand)
     attn_tensors_close(&t->got);
     attn_tensors_close(&t->want);
     attn_tensors_close(&t->reference);
+    json_decref(t->rows);
     return status == ATTN_OK ? attn_found_exit(&found) : attn_cli_error(&err);
 }

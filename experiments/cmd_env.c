@@ -20,7 +20,8 @@ const struct attn_cli_command attn_cmd_env = {
     .about = "Facts about this machine and this build: the ones that a measurement records.\n"
              "A fact that cannot be found out reads \"not available\".",
     .flags = flags,
-    .more = "",
+    .more = "  attnlab env",
+    .exits = "0 good, 2 usage.",
     .size = sizeof(int),
     .run = env};
 

@@ -39,7 +39,8 @@ const struct attn_cli_command attn_cmd_help = {
     .about = "The commands, or one command with its flags, as attnlab COMMAND --help says it; or\n"
              "what the words and numbers of a verdict mean.",
     .flags = flags,
-    .more = "",
+    .more = "  attnlab help check\n"
+            "  attnlab help price --format man | man -l -",
     .exits = "0 good, 2 usage.",
     .operands_most = 1,
     .size = sizeof(int),
@@ -177,9 +178,9 @@ static void print_man(const struct attn_cli_command *c)
         if (shown.preset[0] != '\0')
             printf("(%s)\n", shown.preset);
     }
-    if (c->more[0] != '\0')
+    if (c->more != NULL)
         puts(c->more[0] == ' ' ? ".SH EXAMPLES" : ".SH NOTES");
-    print_troff(c->more);
+    print_troff(c->more != NULL ? c->more : "");
     puts(".SH EXIT STATUS");
     print_troff(c->exits != NULL ? c->exits : exit_statuses);
 }

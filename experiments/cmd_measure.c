@@ -75,7 +75,8 @@ const struct attn_cli_command attn_cmd_measure = {
              "Records are added to FILE.jsonl (docs/measuring.md); the same command continues an\n"
              "interrupted measurement.  Without --out they are printed as a table, and not kept.",
     .flags = uses,
-    .more = "",
+    .more = "  attnlab measure tiled dense --length 1024 --mask 'causal(br)' --peak 1\n"
+            "  attnlab measure --plan experiments/plans/quick.plan --dry-run",
     .exits = "0 done, 1 a result was wrong, 2 usage or a bad file, 3 the machine lacks something, "
              "a point could not be measured, or the measurement was interrupted.",
     .operands_most = -1,
@@ -147,16 +148,10 @@ static void print_table(const char *path)
     attn_records_free(&records);
 }
 
-/* SPECs that stand alone are keys like others. */
 static void check_flags(int n, char **operand, struct flags *flags)
 {
-    for (int s = 0; s < n; s++) {
-        struct attn_cli_list *keys = &flags->shapes.keys;
-        if (keys->n == sizeof keys->at / sizeof *keys->at)
-            attn_cli_stop(ATTN_EINVAL, NULL, "more than %d specs and keys", keys->n);
-        keys->at[keys->n].flag = "spec";
-        keys->at[keys->n++].value = operand[s];
-    }
+    struct attn_error err;
+    attn_cli_must(attn_cli_take_specs(&flags->shapes.keys, n, operand, &err), &err);
     if (flags->plan != NULL && flags->shapes.model != NULL)
         attn_cli_stop(ATTN_EINVAL, NULL,
                       "--model %s: a plan says heads, dim and mask itself; without --plan it works",

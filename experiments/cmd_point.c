@@ -29,7 +29,6 @@ const struct attn_cli_command attn_cmd_point = {
              "point\n"
              "and round.",
     .flags = uses,
-    .more = "",
     .operands_least = 1,
     .operands_most = 1,
     .computes = 1,

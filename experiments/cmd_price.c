@@ -22,7 +22,7 @@
 
 struct request {
     struct attn_plan_shapes shapes;
-    struct attn_plan cases; /* of them, but for the pass: */
+    struct attn_plan cases; /* the cases, without their pass: */
     int pass, first, last;  /* enum attn_need_pass */
     int json, storage;
     const char *log, *save; /* save: NULL unless it is given */
@@ -32,7 +32,7 @@ struct request {
     const char *device, *params;
     struct attn_memory memory;
     int longest;
-    int everything; /* no SPEC was named: what some of them refuse is no mistake of the caller's */
+    int everything; /* no SPEC was named: that some implementations refuse a case is no error */
 };
 
 static const struct attn_flag_use flags[] = {
@@ -93,7 +93,6 @@ const struct attn_cli_command attn_cmd_price = {
         "  attnlab price --model config.json:type=fp8,page=16 --length 128Ki --batch 8\n"
         "  attnlab price --mask-storage --length 1M --mask 'causal(br)&window(511,0,br)'",
     .exits = "0 good; 2 usage, or a SPEC that refuses: the others are priced.",
-    .operands_least = 0,
     .operands_most = -1,
     .computes = 1,
     .size = sizeof(struct request),
@@ -105,7 +104,7 @@ struct output {
     struct attn_messages *log; /* NULL: without --log */
 };
 
-/* Of ranks that take seconds, how far it is: after 1 s, 2 s, 4 s ... */
+/* Progress of a price that takes seconds: after 1 s, 2 s, 4 s ... */
 struct pace {
     double start, next; /* s */
 };
@@ -207,7 +206,7 @@ static int price_all(const struct request *q, const struct attn_spec *spec, int 
                                                .pass = (enum attn_need_pass)(q->first + i % passes),
                                                .memory = &q->memory};
         if (i % passes == ATTN_NEED_BOTH && status != ATTN_EXIT_GOOD)
-            continue; /* what a pass refuses is refused of both */
+            continue; /* refused in one pass: refused in both */
         status = q->longest ? price_longest(&asked, out) : price_shape(q, &asked, out, &stop);
         worst = status > worst && !q->everything ? status : worst;
     }
@@ -335,14 +334,13 @@ static int price_model(struct request *q, const struct attn_model_given *model)
     asked.stack = q->stack[0];
     asked.memory = q->memory;
     asked.has_memory = q->device != NULL;
+    asked.is_longest = q->longest;
     for (int64_t i = 0; i < q->cases.n; i++) {
         asked.c = q->cases.point[i].c;
         asked.keys = q->cases.point[i].keys;
         if (model->model.value[ATTN_MODEL_DTYPE][0] == '\0' && asked.c.dtype == ATTN_F32)
             asked.c.dtype = ATTN_BF16;
-        attn_cli_must(q->longest ? attn_model_longest(&asked, all, &err)
-                                 : attn_model_price(&asked, all, &err),
-                      &err);
+        attn_cli_must(attn_model_price(&asked, all, &err), &err);
     }
     attn_plan_free(&q->cases);
     attn_price_print_json(all);

@@ -36,14 +36,16 @@ static const struct attn_flag_use uses[] = {
     ATTN_TAKES(PRESET, offsetof(struct flags, preset), .help = ATTN_PRESET_HELP),
     ATTN_TAKES(OVERWRITE, offsetof(struct flags, overwrite)),
     ATTN_TAKES(QUIET, offsetof(struct flags, quiet), .help = "no progress"),
-    {.flag = ATTN_FLAG_TITLE, .help = "With --plan, these replace what the file says:"},
+    {.flag = ATTN_FLAG_TITLE, .help = "Of SPECs; with --plan, these replace what the file says:"},
     ATTN_TAKES(LENGTH, offsetof(struct flags, keys), NULL, ATTN_KIND_ONCE, NULL,
                "of all groups; a `limit` holds as before"),
     ATTN_TAKES(MASK, offsetof(struct flags, keys), .help = "of all groups (attnlab list masks)"),
     ATTN_TAKES(BUDGET, offsetof(struct flags, keys), NULL, ATTN_KIND_ONCE, NULL),
     ATTN_TAKES(ROUNDS, offsetof(struct flags, keys), NULL, ATTN_KIND_ONCE, NULL),
-    {.flag = ATTN_FLAG_TITLE,
-     .help = "With --plan, yours beside ours; each joins every group of the plan:"},
+    {.flag = ATTN_FLAG_TITLE, .help = "Of SPECs alone:"},
+    ATTN_TAKES(PASS, offsetof(struct flags, keys), "fwd", ATTN_KIND_ONCE, "fwd|bwd|both"),
+    ATTN_TAKES(HEADS, offsetof(struct flags, keys), "1", ATTN_KIND_ONCE, NULL),
+    {.flag = ATTN_FLAG_TITLE, .help = "Yours beside ours; each joins every group:"},
     ATTN_TAKES(PLUGIN, offsetof(struct flags, given)),
     ATTN_TAKES(EXEC, offsetof(struct flags, given)),
     ATTN_TAKES(CLAIMS, offsetof(struct flags, given)),
@@ -58,6 +60,7 @@ const struct attn_cli_command attn_cmd_report = {
     .summary = "measure, draw, and write a page",
     .usage =
         "report --plan FILE --out DIR     measure the plan, then draw\n"
+        "report SPEC... --length L,... --out DIR  measure these, then draw\n"
         "report --from RECORDS --out DIR  draw stored records; measure nothing\n"
         "report --from RECORDS --plan FILE --out DIR  the same, with the plan's titles, labels,\n"
         "                                 colours and ranges\n"
@@ -80,10 +83,12 @@ const struct attn_cli_command attn_cmd_report = {
 #undef GROUP
         "",
     .flags = uses,
-    .more = "",
+    .more = "  attnlab report --plan experiments/plans/quick.plan --out build/quick\n"
+            "  attnlab report dense tiled --length 128,256,512 --pass both --out build/mine",
     .exits = "0 good; 1 a result was wrong (the page says which); 2 usage, bad records, or no "
              "group that has a figure; 3 gnuplot or its scripts are missing, DIR cannot be "
              "written, a point could not be measured, or no figure has enough good points.",
+    .operands_most = -1,
     .computes = 1,
     .size = sizeof(struct flags),
     .initial = &as_planned,
@@ -100,18 +105,33 @@ struct report {
     struct attn_figures figures;
 };
 
-static void check_flags(const struct flags *flags)
+/* Is something measured?  By a plan, or by SPECs that are keys of one. */
+static int measures(const struct flags *flags)
 {
+    for (int k = 0; k < flags->keys.n; k++)
+        if (strcmp(flags->keys.at[k].flag, "spec") == 0)
+            return 1;
+    return flags->plan != NULL && flags->from.n == 0;
+}
+
+static void check_flags(struct flags *flags, int n, char **operand)
+{
+    if (n > 0 && (flags->plan != NULL || flags->from.n > 0))
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "'%.60s': a SPEC is measured by itself: without --plan and --from it works",
+                      operand[0]);
+    struct attn_error err;
+    attn_cli_must(attn_cli_take_specs(&flags->keys, n, operand, &err), &err);
     if (flags->out == NULL)
         attn_cli_stop(ATTN_EINVAL, NULL, "--out DIR is missing");
     if (flags->out[0] == '\0')
         attn_cli_stop(ATTN_EINVAL, NULL, "--out '' names no folder; . is this one");
-    if (flags->plan == NULL && flags->given.n > 0)
+    if (flags->plan == NULL && !measures(flags) && flags->given.n > 0)
         attn_cli_stop(ATTN_EINVAL, NULL,
                       "a plug-in or a command belongs to a plan: --plan FILE is missing");
-    if (flags->keys.n > 0 && (flags->plan == NULL || flags->from.n > 0))
+    if (flags->keys.n > 0 && !measures(flags))
         attn_cli_stop(ATTN_EINVAL, NULL,
-                      "--%s is of measuring: it goes with --plan, without --from",
+                      "--%s is of measuring: it goes with --plan or a SPEC, without --from",
                       flags->keys.at[0].flag);
 }
 
@@ -152,14 +172,14 @@ static void prepare(const struct flags *flags, struct report *r)
         attn_cli_must(attn_scripts_check(r->figures_folder, &err), &err);
 }
 
-/* When all that was given is good: what fails before leaves no folder. */
+/* Called when flags, plan and records are good: a failure before that leaves no folder. */
 static void make_out(const struct flags *flags, const struct report *r)
 {
     static const char *const file[] = {"index.html", "records.csv", "summary.csv",
                                        "figures/style.gp"};
     struct attn_error err;
     attn_cli_must(make_folders(r->figures_folder, &err), &err);
-    /* This report's alone until the program ends, however it does.  Not every file system locks. */
+    /* The folder is locked for this report until the program ends.  Not every file system locks. */
     int fd = open(flags->out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
         attn_cli_stop(ATTN_ENOMEM, NULL,
@@ -174,7 +194,7 @@ static void make_out(const struct flags *flags, const struct report *r)
 
 /* ---- steps --------------------------------------------------------------------------------- */
 
-/* Implementations that are not ours and that stored records name are words of a plan, too. */
+/* A plan may name external implementations that only stored records have. */
 static void know_externals(struct attn_external_specs *externals, const struct attn_records *all)
 {
     for (int64_t i = 0; i < all->n && externals->n < ATTN_EXTERNAL_SPECS; i++) {
@@ -185,19 +205,21 @@ static void know_externals(struct attn_external_specs *externals, const struct a
     }
 }
 
-/* Before anything is measured: a bad file is said at once. */
+/* Read before anything is measured, so that an error in the file shows at once. */
 static void read_plan(struct flags *flags, struct report *r)
 {
     struct attn_error err;
-    if (flags->plan == NULL)
+    if (flags->plan == NULL && !measures(flags))
         return;
     attn_cli_must(attn_external_specs_open(&flags->externals, &flags->given, &flags->keys, &err),
                   &err);
     if (flags->from.n > 0)
         know_externals(&flags->externals, &r->sources.all);
-    attn_cli_must(attn_plan_read(flags->plan, &flags->keys, &flags->externals, &r->plan, &err),
+    attn_cli_must(flags->plan != NULL
+                      ? attn_plan_read(flags->plan, &flags->keys, &flags->externals, &r->plan, &err)
+                      : attn_plan_from_flags(&flags->keys, &flags->externals, &r->plan, &err),
                   &err);
-    /* what only records name has no flags, which the page would print */
+    /* the page prints the flags of each; those that only records name have none */
     while (flags->externals.n > 0 &&
            flags->externals.one[flags->externals.n - 1].kind == ATTN_NOT_EXTERNAL)
         flags->externals.n--;
@@ -372,11 +394,9 @@ static int report(void *values, int n, char **operand)
     struct flags *asked = values;
     static struct report r;
     double begin = attn_seconds(CLOCK_MONOTONIC);
-    (void)n;
-    (void)operand;
-    check_flags(asked);
+    check_flags(asked, n, operand);
     prepare(asked, &r);
-    int is_measured = asked->plan != NULL && asked->from.n == 0;
+    int is_measured = measures(asked);
     if (!is_measured)
         read_records(asked, &r);
     read_plan(asked, &r);

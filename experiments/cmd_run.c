@@ -66,7 +66,9 @@ const struct attn_cli_command attn_cmd_run = {
         "keys\n"
         "as one k, one v.",
     .flags = uses,
-    .more = "Flags win over the file's metadata (mask, scale, softcap, alibi, alibi-align, layout) "
+    .more = "  attnlab run tiled --input tests/data/gpt-causal.safetensors --compare\n"
+            "\n"
+            "Flags win over the file's metadata (mask, scale, softcap, alibi, alibi-align, layout) "
             "and\n"
             "say so where they differ.",
     .exits = "0 good, 1 --compare found a disagreement, 2 usage, a bad file, or something that "

@@ -42,7 +42,9 @@ const struct attn_cli_command attn_cmd_vectors = {
         "DIR/NAME/rank-R has a rank's shards, and what it must hold after every step and give.\n"
         "docs/external.md is the manual.",
     .flags = flags,
-    .more = "",
+    .more = "  attnlab vectors cases --claims mine.json\n"
+            "  attnlab check --results results --vectors cases",
+    .exits = "0 good, 2 usage, 3 DIR cannot be written.",
     .operands_least = 1,
     .operands_most = 1,
     .size = sizeof(struct request),

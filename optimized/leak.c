@@ -118,24 +118,39 @@ static int key_can_leak(const struct pass *x, int64_t b, int64_t g, int64_t j)
 
 /* ---- mending ------------------------------------------------------------------------------ */
 
-static double dot(const struct attn_cview *x, int64_t hx, int64_t i, const struct attn_cview *y,
-                  int64_t hy, int64_t j, int64_t b, int64_t n)
+/* A row of a tensor. */
+struct at {
+    int64_t b, h, i;
+};
+
+static double dot(const struct attn_cview *x, struct at a, const struct attn_cview *y, struct at b,
+                  int64_t n)
 {
     double sum = 0;
     for (int64_t c = 0; c < n; c++)
-        sum += attn_cview_get(x, b, hx, i, c) * attn_cview_get(y, b, hy, j, c);
+        sum += attn_cview_get(x, a.b, a.h, a.i, c) * attn_cview_get(y, b.b, b.h, b.i, c);
     return sum;
 }
 
+static struct at query_of(struct attn_pair_at at)
+{
+    return (struct at){at.b, at.h, at.i};
+}
+
+static struct at key_of(const struct pass *x, struct attn_pair_at at)
+{
+    return (struct at){at.b, at.h / group_of(x->p), at.j};
+}
+
 /* The score of a visible pair, and its slope under a softcap. */
-static double score(const struct pass *x, int64_t b, int64_t h, int64_t i, int64_t j, double *slope)
+static double score(const struct pass *x, struct attn_pair_at at, double *slope)
 {
     const struct attn_problem *p = x->p;
-    double bias = attn_problem_bias(p, b, h, i, j);
+    double bias = attn_problem_bias(p, at.b, at.h, at.i, at.j);
     *slope = 1;
     if (bias == -(double)INFINITY)
         return bias; /* hidden, whatever is in q and k */
-    double s = p->scale * dot(&x->q, h, i, &x->k, h / group_of(p), j, b, p->d_key);
+    double s = p->scale * dot(&x->q, query_of(at), &x->k, key_of(x, at), p->d_key);
     if (p->softcap > 0) {
         double t = tanh(s / p->softcap);
         s = p->softcap * t;
@@ -145,44 +160,42 @@ static double score(const struct pass *x, int64_t b, int64_t h, int64_t i, int64
 }
 
 /* The greatest score of a row; -inf where it sees no key. */
-static double greatest(const struct pass *x, int64_t b, int64_t h, int64_t i)
+static double greatest(const struct pass *x, struct at at)
 {
     double m = -(double)INFINITY, slope;
     struct attn_run run = {0, 0};
-    while (attn_problem_next(x->p, b, h, i, &run))
+    while (attn_problem_next(x->p, at.b, at.h, at.i, &run))
         for (int64_t j = run.lo; j < run.hi; j++)
-            m = fmax(m, score(x, b, h, i, j, &slope));
+            m = fmax(m, score(x, (struct attn_pair_at){at.b, at.h, at.i, j}, &slope));
     return m;
 }
 
 /* P_ij from the LSE of the forward pass, and dS_ij with respect to the raw score, from
  * D_i = dO_i . O_i - dLSE_i.  Both are 0 in a row that sees no key. */
-static void gradient(const struct pass *x, int64_t b, int64_t h, int64_t i, int64_t j, double *P,
-                     double *dS)
+static void gradient(const struct pass *x, struct attn_pair_at at, double *P, double *dS)
 {
     const struct attn_problem *p = x->p;
-    double lse = attn_cview_get(&x->lse, b, h, i, 0), slope;
-    double s = score(x, b, h, i, j, &slope);
+    double lse = attn_cview_get(&x->lse, at.b, at.h, at.i, 0), slope;
+    double s = score(x, at, &slope);
     *P = *dS = 0;
     if (lse == -(double)INFINITY || s == -(double)INFINITY)
         return;
-    double D = dot(&x->d_o, h, i, &x->o, h, i, b, p->d_value);
+    double D = dot(&x->d_o, query_of(at), &x->o, query_of(at), p->d_value);
     if (x->d_lse.data != NULL)
-        D -= attn_cview_get(&x->d_lse, b, h, i, 0);
+        D -= attn_cview_get(&x->d_lse, at.b, at.h, at.i, 0);
     *P = exp(s - lse);
-    *dS = *P * (dot(&x->d_o, h, i, &x->v, h / group_of(p), j, b, p->d_value) - D) * slope;
+    *dS = *P * (dot(&x->d_o, query_of(at), &x->v, key_of(x, at), p->d_value) - D) * slope;
 }
 
 /* The weight of a visible pair in a result; m: the largest score of query i, for O. */
-static double weight_of(const struct pass *x, enum result y, int64_t b, int64_t h, int64_t i,
-                        int64_t j, double m)
+static double weight_of(const struct pass *x, enum result y, struct attn_pair_at at, double m)
 {
     double P, dS, slope;
     if (y == O) {
-        double s = score(x, b, h, i, j, &slope);
+        double s = score(x, at, &slope);
         return s == -(double)INFINITY ? 0 : exp(s - m);
     }
-    gradient(x, b, h, i, j, &P, &dS);
+    gradient(x, at, &P, &dS);
     return y == DV ? P : dS;
 }
 
@@ -199,24 +212,24 @@ static int all_nan(const double *sum, int64_t n)
  *      o_i  = sum_j exp(S_ij - m) v_j / l     dq_i = scale sum_j dS_ij k_j
  *      dv_j = sum_i P_ij dO_i                 dk_j = scale sum_i dS_ij q_i
  *
- * head: a query head, or a kv head, whose queries are those of its group. */
-static void sum_pairs(const struct pass *x, enum result y, int64_t b, int64_t head, int64_t row,
-                      int64_t c0, int64_t n, double sum[FEATURES])
+ * row.h: a query head, or a kv head, whose queries are those of its group. */
+static void sum_pairs(const struct pass *x, enum result y, struct at row, int64_t c0, int64_t n,
+                      double sum[FEATURES])
 {
     const struct attn_problem *p = x->p;
     const struct attn_cview *other = y == O ? &x->v : y == DQ ? &x->k : y == DK ? &x->q : &x->d_o;
     int keys = is_of_keys(y);
-    int64_t group = group_of(p), h0 = keys ? head * group : head, h1 = h0 + (keys ? group : 1);
-    double m = y == O ? greatest(x, b, head, row) : 0, l = 0;
+    int64_t group = group_of(p), h0 = keys ? row.h * group : row.h, h1 = h0 + (keys ? group : 1);
+    double m = y == O ? greatest(x, row) : 0, l = 0;
     for (int64_t h = h0; h < h1; h++)
         for (int64_t at = 0; at < (keys ? p->n_query : p->n_key) && !all_nan(sum, n); at++) {
-            int64_t i = keys ? at : row, j = keys ? row : at;
+            struct attn_pair_at pair = {row.b, h, keys ? at : row.i, keys ? row.i : at};
             double weight = 0;
-            if (attn_problem_allows(p, b, h, i, j))
-                weight = weight_of(x, y, b, h, i, j, m);
+            if (attn_problem_allows(p, pair.b, h, pair.i, pair.j))
+                weight = weight_of(x, y, pair, m);
             l += weight;
             for (int64_t c = 0; c < n && weight != 0; c++)
-                sum[c] += weight * attn_cview_get(other, b, keys ? h : h / group, at, c0 + c);
+                sum[c] += weight * attn_cview_get(other, row.b, keys ? h : h / group, at, c0 + c);
         }
     for (int64_t c = 0; c < n; c++)
         sum[c] *= y == O ? (l > 0 ? 1 / l : 0) : y == DV ? 1 : p->scale;
@@ -224,16 +237,16 @@ static void sum_pairs(const struct pass *x, enum result y, int64_t b, int64_t he
 
 /* A row of a query whose LSE is NaN is NaN by its own scores. */
 static void mend(const struct pass *x, enum result y, const struct attn_view *to, int64_t width,
-                 int64_t b, int64_t head, int64_t row)
+                 struct at row)
 {
-    if (!is_of_keys(y) && isnan(attn_cview_get(&x->lse, b, head, row, 0)))
+    if (!is_of_keys(y) && isnan(attn_cview_get(&x->lse, row.b, row.h, row.i, 0)))
         return;
     for (int64_t c0 = 0; c0 < width; c0 += FEATURES) {
         double sum[FEATURES] = {0};
         int64_t n = less(width - c0, FEATURES);
-        sum_pairs(x, y, b, head, row, c0, n, sum);
+        sum_pairs(x, y, row, c0, n, sum);
         for (int64_t c = 0; c < n; c++)
-            attn_view_set(to, b, head, row, c0 + c, sum[c]);
+            attn_view_set(to, row.b, row.h, row.i, c0 + c, sum[c]);
     }
 }
 
@@ -242,16 +255,16 @@ static void mend(const struct pass *x, enum result y, const struct attn_view *to
 /* Results are read in blocks of rows, because nearly always there is nothing to mend. */
 enum { BLOCK = 64 };
 
-static int block_has_nan(const struct pass *x, const struct attn_cview *y, int64_t b, int64_t head,
-                         int64_t from, int64_t to, int64_t n)
+static int block_has_nan(const struct pass *x, struct attn_tensor_rows rows)
 {
-    if (y->stride[3] == 1 && y->stride[2] == n) /* one stretch of memory */
-        return x->kernels->has_nan(y->dtype,
-                                   (const char *)y->data + attn_offset(y->stride, b, head, from) *
-                                                               attn_dtype_size(y->dtype),
-                                   (to - from) * n);
-    for (int64_t i = from; i < to; i++)
-        if (row_has(NOT_A_NUMBER, y, b, head, i, n))
+    const struct attn_cview *y = rows.x;
+    int64_t size = (int64_t)attn_dtype_size(y->dtype);
+    const char *first =
+        (const char *)y->data + attn_offset(y->stride, rows.b, rows.h, rows.i0) * size;
+    if (y->stride[3] == 1 && y->stride[2] == rows.n) /* one stretch of memory */
+        return x->kernels->has_nan(y->dtype, first, (rows.i1 - rows.i0) * rows.n);
+    for (int64_t i = rows.i0; i < rows.i1; i++)
+        if (row_has(NOT_A_NUMBER, y, rows.b, rows.h, i, rows.n))
             return 1;
     return 0;
 }
@@ -268,12 +281,12 @@ static void mend_all(const struct pass *x, enum result y, const struct attn_view
     for (int64_t n = 0; n < p->batch * heads * blocks; n++) {
         int64_t b = n / blocks / heads, head = n / blocks % heads;
         int64_t first = n % blocks * BLOCK, end = less(first + BLOCK, rows);
-        if (!block_has_nan(x, &was, b, head, first, end, width))
+        if (!block_has_nan(x, (struct attn_tensor_rows){&was, b, head, first, end, width}))
             continue;
         for (int64_t row = first; row < end; row++)
             if (row_has(NOT_A_NUMBER, &was, b, head, row, width) &&
                 (keys ? key_can_leak(x, b, head, row) : query_can_leak(x, b, head, row)))
-                mend(x, y, to, width, b, head, row);
+                mend(x, y, to, width, (struct at){b, head, row});
     }
 }
 

@@ -7,7 +7,7 @@
  * among them, and an infinity or a NaN among the rows that visible pairs touch, those rows of the
  * result are computed again, pair by visible pair.
  *
- * Rows that no visible pair touches are no business of this: kernels do not read them at all. */
+ * Kernels do not read rows that no visible pair touches, so these need no mending. */
 #ifndef OPTIMIZED_LEAK_H
 #define OPTIMIZED_LEAK_H
 

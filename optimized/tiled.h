@@ -1,8 +1,8 @@
 /* The passes of `tiled`, over whatever says which keys the queries see: the mask itself, or a list
  * of blocks (bsr.c).  Backward: dQ, dK, dV (and dBias) by recomputation from LSE.
  *
- * options are those of `tiled`.  The result depends on what is seen, bit for bit, and not on who
- * says so. */
+ * options are those of `tiled`.  The bits of a result depend on which pairs are visible, and not
+ * on the source of the runs. */
 #ifndef OPTIMIZED_TILED_H
 #define OPTIMIZED_TILED_H
 

@@ -14,8 +14,8 @@ extern "C" {
 
 /* ---- what an implementation may claim ----------------------------------------------------- */
 
-/* The words are those of enum attn_cap, which plug-ins claim too.  What follows are sets of them.
- * Of masks our own implementations take all or none: ATTN_CAP_MASK. */
+/* Sets of the bits of enum attn_cap, which plug-ins claim too.  Our own implementations take all
+ * masks or none: ATTN_CAP_MASK. */
 enum {
     ATTN_CAPS = 25, /* their bits */
     ATTN_CAPS_STORAGE = ATTN_CAP_F64 | ATTN_CAP_F32 | ATTN_CAP_BF16 | ATTN_CAP_F16,
@@ -41,10 +41,10 @@ struct attn_cost {
     int64_t bytes_sent; /* to other ranks */
     int64_t messages;   /* that carry them */
     int counted;        /* nnz had no closed form: pairs were counted one row at a time */
-    const char *lacks;  /* the one that lacks this storage type: it is priced only, without what
-                           converting to another type would take; NULL: all run; static storage */
+    const char *lacks; /* an implementation that has no such storage type: it is priced, without the
+                           cost of a conversion, and cannot run; NULL: all run; static storage */
     double
-        shard_bytes; /* inputs and outputs that this rank has: what peak_bytes are beside; double,
+        shard_bytes; /* inputs and outputs that this rank has, which peak_bytes leave out; double,
                            because they may exceed 64 bits where the peak does not */
 };
 
@@ -210,7 +210,7 @@ struct attn_impl {
 
     const struct attn_scheme *scheme; /* of ranks: optimized/parallel/scheme.h; NULL: none */
 
-    int tells; /* its steps, to a listener (ref/listen.h) */
+    int tells; /* it tells a listener its steps (ref/listen.h) */
 
     int simd; /* has kernels for several instruction sets: only then has SPEC@ISA a meaning */
 };
@@ -218,7 +218,7 @@ struct attn_impl {
 /* The capability bits that a problem asks for, tensors aside. */
 unsigned attn_problem_needs(const struct attn_problem *problem);
 
-/* Give back to the ledger what a forward pass saved there; nothing to do when it is empty. */
+/* Give the saved data of a forward pass back to the ledger; an empty one is legal. */
 void attn_saved_drop(struct attn_saved *saved, struct attn_ledger *ledger);
 
 void attn_options_preset(const struct attn_impl *impl, struct attn_options *options);

@@ -77,7 +77,7 @@ void attn_ledger_init(struct attn_ledger *ledger, struct attn_ledger *parent);
 
 /* count * size bytes, aligned to 64, contents unspecified.  name must outlive the ledger.
  * A product of 0 gives a valid pointer that must not be read through.  NULL on failure, with err
- * filled: ENOMEM (what was asked, what is live), EINVAL where 64 bits cannot say what is live. */
+ * filled: ENOMEM (what was asked, what is live), EINVAL where live bytes exceed 64 bits. */
 void *attn_ledger_take(struct attn_ledger *ledger, const char *name, int64_t count, int64_t size,
                        struct attn_error *err);
 

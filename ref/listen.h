@@ -1,8 +1,8 @@
 /* The listener of a textbook: it is called when a step ends, with the numbers that are there then.
  *
- * A step has a name.  experiments/rim/explain/steps.def says what each is in words; attnlab explain
- * is the listener.  Textbooks tell by TELL (ref/tell.h), one call a step, and without a listener
- * that is one comparison with NULL.  The numbers belong to the textbook and are overwritten later:
+ * A step has a name; experiments/rim/explain/steps.def explains each.  attnlab explain is the
+ * listener.  A textbook calls it by TELL (ref/tell.h), once a step; without a listener that is one
+ * comparison with NULL.  The numbers belong to the textbook and are overwritten later:
  * a listener copies what it keeps, and computes nothing.
  */
 #ifndef REF_LISTEN_H

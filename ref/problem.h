@@ -1,4 +1,4 @@
-/* The questions of implementations about a problem.  Indices are the problem's own: the origin
+/* Functions by which implementations ask a problem.  Indices are the problem's own: the origin
  * (attn.h) is added here, so that a shard's code reads like a whole problem's. */
 #ifndef REF_PROBLEM_H
 #define REF_PROBLEM_H

@@ -79,15 +79,15 @@ struct attn_post {
 /* One rank's end: below. */
 struct attn_transport;
 
-/* Begin to send and receive all of these.  Peers must be other ranks.  The lists, their pieces and
- * data stay as they are until attn_wait; what is received may not be read before.  At most
+/* Begin to send and receive all of these.  Peers must be other ranks.  The caller leaves the lists,
+ * their pieces and data alone until attn_wait, and reads received data only then.  At most
  * ATTN_OPEN_POSTS are open at a time.  EPEER when a peer posted something else or any rank failed;
  * then the post is not open. */
 enum attn_status attn_post(struct attn_transport *t, struct attn_post *post,
                            struct attn_error *err);
 
-/* Until all messages of this post are done; its sends are counted then, and only if that went well.
- * Posts may be waited for in any order.  EPEER when a peer failed, left, or posted something else,
+/* Wait until all messages of this post are done; if that went well, its sends are counted.  Posts
+ * may be waited for in any order.  EPEER when a peer failed, left, or posted something else,
  * or when no rank can make progress. */
 enum attn_status attn_wait(struct attn_transport *t, struct attn_post *post,
                            struct attn_error *err);
@@ -143,8 +143,7 @@ struct attn_rank_code {
     int counts; /* its transport counts: messages may travel, but nothing is computed */
 };
 
-/* Returns 1 if the transport only counts: it brings no data, and to compute with them is a waste of
- * time. */
+/* Returns 1 if the transport only counts messages: it brings no data, so nothing is computed. */
 int attn_transport_counts(const struct attn_transport *t);
 
 /* The rank has ended with this status, which comes back: from now on no other rank touches its

@@ -53,7 +53,7 @@ static inline int attn_dense_mask_allows(const struct attn_dense_mask *mask, int
     return mask->size == 1 ? *cell != 0 : memcmp(cell, mask->hidden, (size_t)mask->size) != 0;
 }
 
-/* The buffers of one (batch, head): S forward, dS and slope [1,Lk] backward, P in both. */
+/* The buffers of one (batch, head).  Forward has S and P; backward P, dS and slope [1,Lk]. */
 struct attn_dense_buffers {
     struct attn_matrix S, P, dS, slope; /* [Lq,Lk] */
     struct attn_dense_mask mask;

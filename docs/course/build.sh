@@ -66,9 +66,29 @@ linked() {
       print done $0 }'
 }
 
-# Figures of this machine: <!-- figure NAME: caption --> in a line of its own.
+# Figures of this machine: <!-- figure NAME: caption --> in a line of its own.  Formulas: <!-- math NAME -->
+# before the block of text that the formula of formulas.txt replaces.
 with_figures() { # UP
     report=$report up=$1 awk '
+        BEGIN { while ((getline line < "docs/course/formulas.txt") > 0) {
+            name = line; sub(/ .*/, "", name); formula[name] = substr(line, length(name) + 2) } }
+        /^<!-- math [a-z-]+ -->$/ {
+            if (!($3 in formula)) { print "course: no formula " $3 > "/dev/stderr"; exit 3 }
+            print "<div class=math>" formula[$3] "</div>"
+            in_block = 1
+            names = ""
+            next
+        }
+        in_block { # functions stand at the right of a line
+            if (match($0, /   +([a-z]+_[a-z_]+|delta|merge)[^<]*/)) {
+                name = substr($0, RSTART, RLENGTH); sub(/^ +/, "", name)
+                names = names (names != "" ? "; " : "") name
+            }
+            if (!/<\/pre>$/) next
+            in_block = 0
+            if (names != "") print "<p class=math><code>" names "</code></p>"
+            next
+        }
         /^<!-- figure [a-z0-9-]+: .* -->$/ {
             name = $3; sub(/:$/, "", name)
             text = substr($0, index($0, ": ") + 2); sub(/ -->$/, "", text)

@@ -153,7 +153,7 @@ static int claims_as_much(const struct attn_claims *a, const struct attn_claims 
     return a->bits == b->bits && memcmp(&a->shapes, &b->shapes, sizeof a->shapes) == 0;
 }
 
-/* Who is to be judged, and what is asked of each that claims as much as one before. */
+/* The implementations to judge, and the cases of each that claims as much as one before. */
 static enum attn_status take_specs(struct attn_candidate *s, char **specs, int n,
                                    struct attn_error *err)
 {

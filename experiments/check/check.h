@@ -36,7 +36,7 @@ struct attn_asking {
     int no_corners; /* of a whole tier, its large cases are left out */
 };
 
-/* Whether that depends on what is claimed: the whole tier, or cases by name. */
+/* 1 if that depends on what is claimed: the whole tier, or cases by name. */
 int attn_question_needs_claims(const struct attn_cli_list *cases);
 
 /* EINVAL: a case cannot be read.  To be freed in any case. */
@@ -139,7 +139,7 @@ enum {
 
 struct attn_soak {
     /* Run n cases, each as often as `how` says; its same_bits is the judge's to set.  An ERROR
-     * without a text: nobody came to the case.  0, or an exit status that ends the soak. */
+     * without a text: the case was not reached.  0, or an exit status that ends the soak. */
     int (*judge)(void *arg, const struct attn_case *c, int n, const struct attn_repetition *how,
                  int flags, struct attn_result *result);
     void *arg;
@@ -148,7 +148,7 @@ struct attn_soak {
 };
 
 /* Judge until time is up, or enough failures are found, or one that comes and goes; verdicts are
- * added to the candidate's list, among them one for the soak itself.  Whatever failed once is a
+ * added to the candidate's list, among them one for the soak itself.  A case that failed once is a
  * failure: FAIL, CRASH or TIMEOUT where it fails each time, INTERMITTENT where it does not.
  * Returns what the judge did. */
 int attn_soak_run(struct attn_candidate *s, const struct attn_soak *soak);

@@ -256,7 +256,7 @@ static void put_smallest(struct attn_document *d, const struct attn_verdicts *v,
     attn_document_put(d, ATTN_CODE, "%s", x->text);
     attn_document_close(d);
     attn_document_text(d, "%s", x->message);
-    json_t *rows = attn_output_rows(&x->result);
+    json_t *rows = attn_output_rows(x->result.output, 0);
     if (json_array_size(rows) > 0)
         attn_document_table(d, narrow_columns, json_incref(rows));
     json_decref(rows);
@@ -264,8 +264,9 @@ static void put_smallest(struct attn_document *d, const struct attn_verdicts *v,
         if (x->result.output[o].n_bad == 0)
             continue;
         if (pictures++ == 0)
-            attn_document_text(d, "A mark ■ is an element beyond its bound, or a row that has one. "
-                                  "Of more than 32 rows or columns each sign stands for several.");
+            attn_document_text(
+                d, "A mark ■ is an element beyond its bound, or a row that has "
+                   "one. Of more than 32 rows or columns each sign stands for several.");
         put_marks(d, (enum attn_output)o, &x->result.output[o]);
     }
     if (x->again[0] != '\0') {

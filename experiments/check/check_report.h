@@ -17,7 +17,7 @@ struct attn_report; /* opaque */
 enum attn_status attn_report_open(const char *path, struct attn_report **report,
                                   struct attn_error *err);
 
-/* Who is judged next; strings are copied, and the digests of its files taken, now. */
+/* The implementation that is judged next; its strings are copied and its files digested now. */
 struct attn_report_about {
     enum attn_external_kind kind;
     const char *source;  /* its path or command                                                   */

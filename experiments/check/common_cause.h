@@ -34,7 +34,7 @@ int attn_cause_fits(const struct attn_cause *cause, const struct attn_result *re
 /* "in bf16 and f16, not in f32", where cases of some types fail and none of others; else "". */
 void attn_common_cause_types(const struct attn_common_cause *causes, char text[80]);
 
-/* Whether two texts differ by their numbers alone. */
+/* Returns 1 if two texts differ by their numbers alone. */
 int attn_verdicts_alike(const char *a, const char *b);
 
 #endif

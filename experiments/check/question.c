@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "experiments/check/check.h"
+#include "ref/mask/nearest.h"
 #include "ref/problem.h"
 #include "tests/harness/cases/models.h"
 #include "tests/harness/subject/vector_files.h"
@@ -33,6 +34,18 @@ static void note_work(const char *name, const struct attn_case *c)
                 name, n, minutes, hours);
 }
 
+static enum attn_status no_case(const char *text, struct attn_error *err)
+{
+    char meant[64];
+    struct attn_nearest nearest = attn_nearest_begin(text, strlen(text));
+    for (int b = 0; b < attn_battery_count(ATTN_TIER_FULL); b++)
+        attn_nearest_offer(&nearest, attn_battery_at(b)->name);
+    return attn_fail(err, ATTN_EINVAL,
+                     "'%.80s' is no case of the battery%s (attnlab list cases has their names), "
+                     "nor a case string such as b1h2q9d8:causal(br):f32:normal:s1",
+                     text, attn_nearest_text(&nearest, meant));
+}
+
 /* A name, as it is asked within the claims, or a case string; what is no string at all is taken for
  * a name that does not exist. */
 static enum attn_status read_case(const char *text, int number, const struct attn_asking *a,
@@ -53,10 +66,7 @@ static enum attn_status read_case(const char *text, int number, const struct att
         return status;
     }
     if (strchr(text, ':') == NULL)
-        return attn_fail(err, ATTN_EINVAL,
-                         "'%.80s' is no case of the battery (attnlab list cases has their names), "
-                         "nor a case string such as b1h2q9d8:causal(br):f32:normal:s1",
-                         text);
+        return no_case(text, err);
     enum attn_status status = take(NULL, name, text, asked, err);
     if (status == ATTN_OK)
         note_work(name, &asked->c);

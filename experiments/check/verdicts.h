@@ -136,7 +136,7 @@ struct json_t *attn_verdict_row(const struct attn_verdict_entry *x);
 
 /* The outputs of a check as rows, with the worst element of one that fails; to be freed. */
 extern const struct attn_column attn_output_columns[];
-struct json_t *attn_output_rows(const struct attn_result *r);
+struct json_t *attn_output_rows(const struct attn_agreement output[ATTN_OUTPUTS], int all);
 
 /* Failures as rows, the worst first, without `but`, v->listed at most; those that are like another
  * one are counted there.  *left_out: what has no row. */
@@ -154,7 +154,7 @@ const char *attn_verdict_words(const struct attn_result *r, char text[40]);
 /* As text, whatever v's format is; of NULL nothing. */
 void attn_verdicts_text(struct attn_verdicts *v, const struct attn_verdict_list *list);
 
-/* What one of the printing functions prints, with v's settings; to be freed. */
+/* The text that one of the printing functions prints, with v's settings; to be freed. */
 char *attn_verdicts_printed(const struct attn_verdicts *v, const struct attn_verdict_list *list,
                             void (*print)(struct attn_verdicts *v,
                                           const struct attn_verdict_list *list));

@@ -61,24 +61,22 @@ const struct attn_column attn_output_columns[] = {
     {"got", "got", ATTN_UNIT_PLAIN},       {"truth", "truth", ATTN_UNIT_PLAIN},
     {"bound", "bound", ATTN_UNIT_PLAIN},   {.key = NULL}};
 
-json_t *attn_output_rows(const struct attn_result *r)
+json_t *attn_output_rows(const struct attn_agreement output[ATTN_OUTPUTS], int all)
 {
     json_t *rows = json_array();
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
-        const struct attn_agreement *x = &r->output[o];
+        const struct attn_agreement *x = &output[o];
         if (x->n == 0)
             continue;
         json_t *row =
             json_pack("{s:s,s:o,s:o,s:I,s:I}", "output", x->name, "ratio",
                       json_sprintf("%.3g", x->ratio), "gauge", json_sprintf("%.2g", x->gauge),
                       "elements", (json_int_t)x->n, "beyond", (json_int_t)x->n_bad);
-        if (x->n_bad > 0) {
-            char feature[32] = "";
-            if (o != ATTN_LSE)
-                snprintf(feature, sizeof feature, ",%lld", (long long)x->at[3]);
+        if (all || x->n_bad > 0) {
+            const char *shape = o == ATTN_LSE ? "[%lld,%lld,%lld]" : "[%lld,%lld,%lld,%lld]";
             json_object_set_new(row, "at",
-                                json_sprintf("[%lld,%lld,%lld%s]", (long long)x->at[0],
-                                             (long long)x->at[1], (long long)x->at[2], feature));
+                                json_sprintf(shape, (long long)x->at[0], (long long)x->at[1],
+                                             (long long)x->at[2], (long long)x->at[3]));
             json_object_set_new(row, "got", json_sprintf("%.9g", x->got));
             json_object_set_new(row, "truth", json_sprintf("%.9g", x->want));
             json_object_set_new(row, "bound", json_sprintf("%.3g", x->bound));
@@ -95,7 +93,7 @@ static void print_in_full(FILE *out, const char *spec, const struct attn_verdict
     fprintf(out, "%s  %s  %s\n", graded_words(&x->result, words), spec, x->text);
     if (x->message[0] != '\0')
         fprintf(out, "  %s\n", x->message);
-    json_t *rows = attn_output_rows(&x->result);
+    json_t *rows = attn_output_rows(x->result.output, 0);
     if (json_array_size(rows) > 0)
         attn_table_print(out, ATTN_TABLE_INDENTED, attn_output_columns, rows);
     json_decref(rows);

@@ -182,6 +182,21 @@ static int is_option(const char *word, size_t n)
     return 0;
 }
 
+/* What another program calls by a flag and attnlab does otherwise; command "": of each. */
+static const char *otherwise(const char *command, const char *word)
+{
+    static const char *const known[][3] = {
+        {"", "--color", "colours go to a terminal alone, and NO_COLOR=1 turns them off"},
+        {"", "--colour", "colours go to a terminal alone, and NO_COLOR=1 turns them off"},
+        {"help", "-v", "attnlab --version says it"},
+        {"help", "-V", "attnlab --version says it"}};
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+        if ((known[k][0][0] == '\0' || strcmp(known[k][0], command) == 0) &&
+            strcmp(known[k][1], word) == 0)
+            return known[k][2];
+    return NULL;
+}
+
 /* The flag that begins so, or the nearest one; of -v that is --verbose. */
 static int no_such_flag(const struct attn_cli_command *command, const char *word)
 {
@@ -197,6 +212,9 @@ static int no_such_flag(const struct attn_cli_command *command, const char *word
             snprintf(begins, sizeof begins, " (did you mean %s?)", names[at]);
         attn_nearest_offer(&nearest, names[at++]);
     }
+    if (otherwise(command->name, word) != NULL)
+        return attn_cli_fail(ATTN_EXIT_USAGE, "%.60s: no such flag; %s", word,
+                             otherwise(command->name, word));
     if (begun == 0 && is_option(word + dashes, n - dashes))
         return attn_cli_fail(ATTN_EXIT_USAGE,
                              "%.60s: no such flag; options are part of a SPEC: ring:ranks=4 "
@@ -204,6 +222,20 @@ static int no_such_flag(const struct attn_cli_command *command, const char *word
                              word);
     return attn_cli_fail(ATTN_EXIT_USAGE, "%.60s: no such flag%s; see attnlab %s --help", word,
                          begun > 0 ? begins : attn_nearest_text(&nearest, meant), command->name);
+}
+
+/* An extent of 0 is allowed, and seldom meant. */
+static void note_zero(const struct attn_flag_use *use, const char *value)
+{
+    const int is_extent = use->flag == ATTN_FLAG_LENGTH || use->flag == ATTN_FLAG_KEYS ||
+                          use->flag == ATTN_FLAG_BATCH || use->flag == ATTN_FLAG_HEADS ||
+                          use->flag == ATTN_FLAG_DIM || use->flag == ATTN_FLAG_DV;
+    for (const char *at = value; is_extent && at != NULL; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strcmp(at, "0") == 0 || strncmp(at, "0,", 2) == 0)
+            fprintf(stderr, "note: --%s 0: this extent is 0, and tensors that have it are empty\n",
+                    defined[use->flag].name);
+    }
 }
 
 /* One flag at argv[at]; how many words it took, or 0 after a message.  given: the values before. */
@@ -230,6 +262,7 @@ static int take(const struct attn_cli_command *command, char **argv, int at, con
     *before = value;
     if (!store(use, value, to))
         return refuse(use, value), 0;
+    note_zero(use, value);
     return is_switch || equals != NULL ? 1 : 2;
 }
 
@@ -419,11 +452,23 @@ void attn_cli_print_help(FILE *file, const struct attn_cli_command *command)
         fputc('\n', file);
     for (const struct attn_flag_use *use = command->flags; use->flag != ATTN_FLAG_END; use++)
         print_flag(file, use);
-    fputs(command->more[0] != '\0' ? "\n" : "", file);
-    print_text(file, command->more);
+    fputs(command->more != NULL ? "\n" : "", file);
+    print_text(file, command->more != NULL ? command->more : "");
     if (command->exits == NULL)
         return;
     char *exits = attn_cli_text("\nExit status: %s", command->exits);
     print_text(file, exits);
     free(exits);
+}
+
+enum attn_status attn_cli_take_specs(struct attn_cli_list *keys, int n, char *const *spec,
+                                     struct attn_error *err)
+{
+    for (int s = 0; s < n; s++) {
+        if (keys->n == sizeof keys->at / sizeof *keys->at)
+            return attn_fail(err, ATTN_EINVAL, "more than %d specs and keys", keys->n);
+        keys->at[keys->n].flag = "spec";
+        keys->at[keys->n++].value = spec[s];
+    }
+    return ATTN_OK;
 }

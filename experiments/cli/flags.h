@@ -13,6 +13,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "ref/attn.h"
+
 enum attn_flag {
     ATTN_FLAG_END,
 #define ATTN_FLAG(id, name, kind, value, least, most, help) ATTN_FLAG_##id,
@@ -62,7 +64,7 @@ struct attn_cli_command {
     const char *name, *summary;
     const char *usage, *about;
     const struct attn_flag_use *flags; /* the last is ATTN_FLAG_END */
-    const char *more;                  /* after the flags: examples, notes; "": none */
+    const char *more;                  /* after the flags: examples, notes; NULL: none */
     const char *exits;                 /* its exit statuses, in one paragraph; NULL: see `help` */
     const char *words;                 /* for completion: operands that are words, each with a blank
                                           behind it; NULL: none, or SPECs */
@@ -100,5 +102,9 @@ struct attn_flag_shown {
     int words;
 };
 struct attn_flag_shown attn_flag_show(const struct attn_flag_use *use);
+
+/* SPECs that stand alone, as keys of a plan like others.  EINVAL: more than a list holds. */
+enum attn_status attn_cli_take_specs(struct attn_cli_list *keys, int n, char *const *spec,
+                                     struct attn_error *err);
 
 #endif

@@ -35,7 +35,7 @@ void attn_curves_link(struct attn_sweep_state *all, int64_t n, struct attn_curve
 /* The part of a record that names the curve of its point. */
 void attn_curve_note(struct attn_sweep_state *state, const struct attn_point *record);
 
-/* Whether a waiting point is begun: ATTN_POINT_OK; else TOO_BIG or DROPPED, and why.  It is dropped
+/* ATTN_POINT_OK if a waiting point is begun; else TOO_BIG or DROPPED, and why.  It is dropped
  * where a cheaper point of its curve failed, and where took_s of the curve's last point, times the
  * ratio of the work, exceeds the timeout or left_s, what is left of the budget (INFINITY: there is
  * none).  The first point of a curve is tried. */

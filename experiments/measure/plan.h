@@ -81,7 +81,7 @@ enum attn_status attn_plan_from_flags(const struct attn_cli_list *flags,
                                       const struct attn_external_specs *externals,
                                       struct attn_plan *plan, struct attn_error *err);
 
-/* The flags of a command about shapes: keys of a plan, and a model of which what is not given is. */
+/* Flags of shapes: keys of a plan, and a model, which gives what no other flag does. */
 struct attn_plan_shapes {
     struct attn_cli_list keys;
     const char *model;

@@ -57,24 +57,12 @@ static enum attn_status check_value(struct attn_plan_draft *draft, int key, cons
     return status;
 }
 
-static enum attn_status unknown_key(const char *key, struct attn_error *err)
-{
-    char names[256] = "";
-    for (int k = 0; k < KEYS; k++) {
-        strcat(names, k == 0 ? "" : " "); /* all names together: 125 bytes */
-        strcat(names, attn_plan_keys[k].name);
-    }
-    return attn_fail(err, ATTN_EINVAL,
-                     "unknown key '%.40s'; there are %s, for figures figure title x-range y-range "
-                     "label colour curves panels formats preset, and the lines `group NAME` and "
-                     "`limit SUBJECT... = LENGTH`",
-                     key, names);
-}
-
 static struct attn_plan_group *last_group(struct attn_plan_draft *draft)
 {
     return &draft->group[draft->n - 1];
 }
+
+static enum attn_status unknown_key(const char *key, struct attn_error *err);
 
 /* KEY = VALUE, KEY += VALUE. */
 static enum attn_status put(struct attn_plan_draft *draft, const char *name, const char *value,
@@ -204,6 +192,25 @@ static const struct look_kind {
                   {"curves", NOBODY, wrong_text},     {"panels", A_FIGURE_OR_ALL, wrong_panels},
                   {"formats", NOBODY, wrong_formats}, {"preset", NOBODY, wrong_preset}};
 enum { LOOKS = sizeof look_kinds / sizeof *look_kinds };
+
+static enum attn_status unknown_key(const char *key, struct attn_error *err)
+{
+    char names[256] = "", meant[64];
+    struct attn_nearest nearest = attn_nearest_begin(key, strcspn(key, " "));
+    for (int k = 0; k < KEYS; k++) {
+        attn_nearest_offer(&nearest, attn_plan_keys[k].name);
+        strcat(names, k == 0 ? "" : " "); /* all names together: 125 bytes */
+        strcat(names, attn_plan_keys[k].name);
+    }
+    for (int l = 0; l < LOOKS; l++)
+        attn_nearest_offer(&nearest, look_kinds[l].word);
+    return attn_fail(
+        err, ATTN_EINVAL,
+        "unknown key '%.40s'%s; there are %s, for figures figure title x-range y-range "
+        "label colour curves panels formats preset, and `group NAME`, `limit SUBJECT "
+        "= LENGTH`",
+        key, attn_nearest_text(&nearest, meant), names);
+}
 
 static const char *what_is_wrong(const struct look_kind *kind, const char *subject,
                                  const char *value)

@@ -1,5 +1,5 @@
 /* Header and calibration, the first round of every point from cheap to dear, the other rounds in
- * random order.  Whatever becomes of a point is a record. */
+ * random order.  Every outcome of a point is a record. */
 #include "experiments/measure/sweep.h"
 
 #include <errno.h>

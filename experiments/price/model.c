@@ -83,7 +83,7 @@ static void add_bytes(const struct pricing *x, double bytes, json_t *row)
     const struct attn_memory *memory = &x->asked->memory;
     json_object_set_new(row, "bytes",
                         bytes < 9e18 ? json_integer((json_int_t)bytes) : json_real(bytes));
-    if (x->asked->has_memory)
+    if (x->asked->has_memory && !x->asked->is_longest)
         json_object_set_new(row, "fits",
                             json_string(bytes + params_of(memory) <= memory->bytes ? "yes" : "no"));
 }
@@ -108,33 +108,15 @@ static void add_part(const struct pricing *x, int kind, json_t *rows)
     json_array_append_new(rows, row);
 }
 
-static void print(const struct pricing *x, const struct attn_column *columns, json_t *rows,
-                  json_t *all)
-{
-    const struct attn_memory *memory = &x->asked->memory;
-    char number[32], bytes[32];
-    if (all != NULL)
-        json_array_extend(all, rows);
-    else {
-        attn_table_print(stdout, ATTN_TABLE_INDENTED, columns, rows);
-        if (memory->params > 0)
-            printf("  needed too: %s parameters of %lld B, %s\n",
-                   attn_cli_grouped(memory->params, number), (long long)memory->param_bytes,
-                   attn_cli_bytes((int64_t)fmin(params_of(memory), 9e18), bytes));
-        printf("  not in it: the projections, MLP, norms and embeddings\n\n");
-    }
-    json_decref(rows);
-}
-
-static void print_head(const struct pricing *x, int64_t length)
+static void print_head(const struct pricing *x)
 {
     const struct attn_model *model = x->cache.model;
     const struct attn_case *c = x->cache.c;
     char text[32];
     printf("%s  b%lldh%lldg%lld", model->name, (long long)c->batch, (long long)c->heads,
            (long long)c->kv_heads);
-    if (length > 0)
-        printf("q%lld", (long long)length);
+    if (!x->asked->is_longest)
+        printf("q%lld", (long long)c->n_query);
     printf("d%lldv%lld:%s:%s  %d layers", (long long)c->d_key, (long long)c->d_value,
            attn_case_mask(c), attn_dtype_name(c->dtype), model->layers);
     if (model->latent > 0)
@@ -145,78 +127,65 @@ static void print_head(const struct pricing *x, int64_t length)
     putchar('\n');
 }
 
+static void print(const struct pricing *x, const json_t *rows)
+{
+    static const struct attn_column columns[] = {
+        {"part", "part", ATTN_UNIT_WORDS},       {"layers", "layers", ATTN_UNIT_GROUPED},
+        {"tokens", "tokens", ATTN_UNIT_GROUPED}, {"longest", "tokens", ATTN_UNIT_GROUPED},
+        {"pages", "pages", ATTN_UNIT_GROUPED},   {"token_bytes", "a token", ATTN_UNIT_GROUPED},
+        {"bytes", "bytes", ATTN_UNIT_GROUPED},   {"bytes", "", ATTN_UNIT_BYTES},
+        {"fits", "fits", ATTN_UNIT_WORDS},       {.key = NULL}};
+    const struct attn_memory *memory = &x->asked->memory;
+    char number[32], bytes[32];
+    print_head(x);
+    attn_table_print(stdout, ATTN_TABLE_INDENTED, columns, rows);
+    if (memory->params > 0)
+        printf("  needed too: %s parameters of %lld B, %s\n",
+               attn_cli_grouped(memory->params, number), (long long)memory->param_bytes,
+               attn_cli_bytes(attn_cli_to_bytes(params_of(memory)), bytes));
+    printf("  not in it: the projections, MLP, norms and embeddings\n\n");
+}
+
 /* ---- both questions -------------------------------------------------------------------------- */
+
+/* One of the uses: its bytes after the tokens that were asked for, or its longest. */
+static enum attn_status add_use(struct pricing *x, json_t *rows, struct attn_error *err)
+{
+    const struct attn_model_asked *asked = x->asked;
+    const struct attn_length_price price = {bytes_of, x, 1, 0};
+    const double memory = asked->memory.bytes - params_of(&asked->memory);
+    int64_t length;
+    double bytes[2];
+    char name[40];
+    enum attn_status status = asked->is_longest
+                                  ? attn_longest_of(&price, memory, HUGE_VAL, &length, bytes, err)
+                                  : bytes_of(x, asked->c.n_query, bytes, err);
+    if (status != ATTN_OK)
+        return status;
+    json_t *row = row_of(x, use_name(x, name));
+    if (asked->is_longest)
+        json_object_set_new(row, "longest", json_integer((json_int_t)length));
+    add_bytes(x, bytes[0], row);
+    json_array_append_new(rows, row);
+    return ATTN_OK;
+}
 
 enum attn_status attn_model_price(const struct attn_model_asked *asked, json_t *all,
                                   struct attn_error *err)
 {
-    static const struct attn_column columns[] = {{"part", "part", ATTN_UNIT_WORDS},
-                                                 {"layers", "layers", ATTN_UNIT_GROUPED},
-                                                 {"tokens", "tokens", ATTN_UNIT_GROUPED},
-                                                 {"pages", "pages", ATTN_UNIT_GROUPED},
-                                                 {"token_bytes", "a token", ATTN_UNIT_GROUPED},
-                                                 {"bytes", "bytes", ATTN_UNIT_GROUPED},
-                                                 {"bytes", "", ATTN_UNIT_BYTES},
-                                                 {"fits", "fits", ATTN_UNIT_WORDS},
-                                                 {.key = NULL}};
     struct pricing x;
-    char name[40];
-    double bytes[USES];
     enum attn_status status = open(asked, &x, err);
-    for (int use = 0; use < USES && status == ATTN_OK; use++) {
-        x.use = (enum use)use;
-        status = bytes_of(&x, asked->c.n_query, &bytes[use], err);
-    }
-    if (status != ATTN_OK)
-        return status;
     json_t *rows = json_array();
-    for (int kind = 0; kind < ATTN_CACHE_KINDS; kind++)
+    for (int kind = 0; kind < ATTN_CACHE_KINDS && status == ATTN_OK && !asked->is_longest; kind++)
         add_part(&x, kind, rows);
-    for (int use = 0; use < USES; use++) {
-        x.use = (enum use)use;
-        json_t *row = row_of(&x, use_name(&x, name));
-        add_bytes(&x, bytes[use], row);
-        json_array_append_new(rows, row);
-    }
-    if (all == NULL)
-        print_head(&x, asked->c.n_query);
-    print(&x, columns, rows, all);
-    return ATTN_OK;
-}
-
-enum attn_status attn_model_longest(const struct attn_model_asked *asked, json_t *all,
-                                    struct attn_error *err)
-{
-    static const struct attn_column columns[] = {{"part", "part", ATTN_UNIT_WORDS},
-                                                 {"longest", "tokens", ATTN_UNIT_GROUPED},
-                                                 {"bytes", "bytes", ATTN_UNIT_GROUPED},
-                                                 {"bytes", "", ATTN_UNIT_BYTES},
-                                                 {.key = NULL}};
-    struct pricing x;
-    const struct attn_length_price price = {bytes_of, &x, 1, 0};
-    enum attn_status status = open(asked, &x, err);
-    if (status != ATTN_OK)
-        return status;
-    json_t *rows = json_array();
     for (int use = 0; use < USES && status == ATTN_OK; use++) {
-        int64_t length;
-        double bytes[2];
-        char name[40];
         x.use = (enum use)use;
-        status = attn_longest_of(&price, asked->memory.bytes - params_of(&asked->memory), HUGE_VAL,
-                                 &length, bytes, err);
-        json_t *row = row_of(&x, use_name(&x, name));
-        json_object_set_new(row, "longest", json_integer((json_int_t)length));
-        add_bytes(&x, bytes[0], row);
-        json_object_del(row, "fits");
-        json_array_append_new(rows, row);
+        status = add_use(&x, rows, err);
     }
-    if (status != ATTN_OK) {
-        json_decref(rows);
-        return status;
-    }
-    if (all == NULL)
-        print_head(&x, 0);
-    print(&x, columns, rows, all);
-    return ATTN_OK;
+    if (status == ATTN_OK && all != NULL)
+        json_array_extend(all, rows);
+    else if (status == ATTN_OK)
+        print(&x, rows);
+    json_decref(rows);
+    return status;
 }

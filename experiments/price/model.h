@@ -20,15 +20,13 @@ struct attn_model_asked {
     struct attn_stack stack; /* of its layers */
     struct attn_memory memory;
     int has_memory; /* one was named: does it fit? */
+    int is_longest;
 };
 
-/* After c.n_query tokens.  all: NULL for text, else where the rows go.  EINVAL: settings that are
- * none; what has no price. */
+/* After c.n_query tokens; or how many tokens fit into the memory, parameters beside, in each of the
+ * three.  all: NULL for text, else where the rows go.  EINVAL: settings that are none; what has no
+ * price. */
 enum attn_status attn_model_price(const struct attn_model_asked *asked, json_t *all,
                                   struct attn_error *err);
-
-/* How many tokens fit into the memory, parameters beside, in each of the three. */
-enum attn_status attn_model_longest(const struct attn_model_asked *asked, json_t *all,
-                                    struct attn_error *err);
 
 #endif

@@ -103,7 +103,7 @@ static json_t *price_json(const struct attn_price_asked *asked, const struct att
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
-/* What is known of the parts of a buffer: "2 x 25,600,000 x 4 B". */
+/* The known parts of a buffer: "2 x 25,600,000 x 4 B". */
 static void add_buffer(json_t *rows, const struct attn_account *buffer)
 {
     char parts[32], numbers[32];

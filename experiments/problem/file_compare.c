@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/check/verdicts.h"
 #include "experiments/cli/cli.h"
 #include "experiments/problem/file_fit.h"
 #include "ref/problem.h"
@@ -30,13 +31,6 @@ static int64_t choose(const struct attn_files *files, int64_t n, uint64_t stream
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
-/* Of the column that says whose result it is. */
-static int spec_width(const char *spec)
-{
-    int width = (int)strlen(spec), least = (int)strlen("the file");
-    return width > least ? width : least;
-}
-
 static void print_head(const struct attn_files *files, const struct attn_sample *sample)
 {
     const struct attn_problem *p = &files->problem;
@@ -57,52 +51,58 @@ static void print_head(const struct attn_files *files, const struct attn_sample 
                (long long)p->n_key);
 }
 
-static void print_titles(const struct attn_files *files, const struct attn_precision *x)
+/* Prints the verdicts on all tensors of a party; counted in *found. */
+static void print_table(const struct attn_party *party, const struct attn_fit *x,
+                        struct attn_found *found)
 {
-    printf("bounds for u = %.3g, storage %.3g, %lld rescales, %lld merges\n", x->u, x->u_storage,
-           (long long)x->rescales, (long long)x->merges);
-    printf("%-6s %-*s %-6s %11s  %-5s %-24s %-14s %-14s %s\n", "tensor",
-           spec_width(files->request->spec), "of", "stored", "error/bound", "", "worst element",
-           "got", "want", "bound");
+    static const struct attn_column column[] = {
+        {"output", "tensor", ATTN_UNIT_WORDS},
+        {"of", "of", ATTN_UNIT_CODE},
+        {"stored", "stored", ATTN_UNIT_WORDS},
+        {"is", "", ATTN_UNIT_WORDS},
+        {"ratio", "error/bound", ATTN_UNIT_PLAIN},
+        {"elements", "elements", ATTN_UNIT_PLAIN},
+        {"beyond", "beyond", ATTN_UNIT_PLAIN},
+        {"at", "worst element", ATTN_UNIT_WORDS},
+        {"got", "got", ATTN_UNIT_PLAIN},
+        {"truth", "want", ATTN_UNIT_PLAIN},
+        {"bound", "bound", ATTN_UNIT_PLAIN},
+        {"not_finite", "not finite", ATTN_UNIT_PLAIN},
+        {"silent", "cannot be judged, since honest rounding may do anything to them",
+         ATTN_UNIT_PLAIN | ATTN_UNIT_BELOW},
+        {.key = NULL}};
+    json_t *rows = attn_output_rows(x->output, 1);
+    printf("bounds for u = %.3g, storage %.3g, %lld rescales, %lld merges\n", x->precision.u,
+           x->precision.u_storage, (long long)x->precision.rescales,
+           (long long)x->precision.merges);
+    for (int o = 0, r = 0; o < ATTN_OUTPUTS; o++) {
+        const struct attn_agreement *tensor = &x->output[o];
+        const int is_bad = tensor->n_bad > 0 || tensor->n_not_finite > 0;
+        const int is_weak = !is_bad && x->silent[o] > 0;
+        if (tensor->n == 0)
+            continue;
+        json_t *row = json_array_get(rows, (size_t)r++);
+        json_object_set_new(row, "of", attn_cli_words(party->of));
+        json_object_set_new(row, "stored", json_string(attn_dtype_name(party->stored[o])));
+        json_object_set_new(row, "is",
+                            json_pack("{s:s}", is_bad ? "bad" : "good",
+                                      is_bad    ? "FAIL"
+                                      : is_weak ? "WEAK"
+                                                : "ok"));
+        if (tensor->n_not_finite > 0)
+            json_object_set_new(row, "not_finite", json_integer(tensor->n_not_finite));
+        if (is_weak)
+            json_object_set_new(row, "silent", json_integer(x->silent[o]));
+        found->n_unjudged += is_weak;
+    }
+    attn_table_print(stdout, ATTN_TABLE_TEXT, column, rows);
+    json_decref(rows);
 }
 
-/* Prints the verdict on one tensor; counted in *found. */
-static void print_row(const struct attn_party *party, int width, const struct attn_agreement *x,
-                      enum attn_output o, int64_t silent, struct attn_found *found)
-{
-    char at[64], ratio[32];
-    const char *of = party->of;
-    int ok = x->n_bad == 0 && x->n_not_finite == 0;
-    int n = snprintf(at, sizeof at, "[%lld,%lld,%lld", (long long)x->at[0], (long long)x->at[1],
-                     (long long)x->at[2]);
-    if (strcmp(x->name, "lse") == 0)
-        snprintf(at + n, sizeof at - (size_t)n, "]");
-    else
-        snprintf(at + n, sizeof at - (size_t)n, ",%lld]", (long long)x->at[3]);
-    snprintf(ratio, sizeof ratio, x->ratio >= 1000 ? "%.3e" : "%.4f", x->ratio);
-    printf("%-6s %-*s %-6s %11s  %-5s %-24s %-14.8g %-14.8g %.3g\n", x->name, width, of,
-           attn_dtype_name(party->stored[o]), x->n > 0 ? ratio : "empty",
-           !ok          ? "FAIL"
-           : silent > 0 ? "WEAK"
-                        : "ok",
-           x->n > 0 ? at : "", x->got, x->want, x->bound);
-    if (!ok)
-        printf(
-            "       %lld of %lld elements of %s (%s) are not within the bound, %lld not finite\n",
-            (long long)x->n_bad, (long long)x->n, x->name, of, (long long)x->n_not_finite);
-    if (ok && silent > 0)
-        printf("       %lld of %lld elements of %s (%s) cannot be judged: honest rounding may do "
-               "anything to them\n",
-               (long long)silent, (long long)x->n, x->name, of);
-    found->n_unjudged += ok && silent > 0;
-}
-
-static void unjudged(const struct attn_files *files, const char *of, const char *name,
-                     const char *why, struct attn_found *found)
+static void unjudged(const char *of, const char *name, const char *why, struct attn_found *found)
 {
     char clean[128];
-    printf("%-6s %-*s not judged: %s\n", attn_cleaned(name, clean, sizeof clean),
-           spec_width(files->request->spec), of, why);
+    printf("%-6s %s not judged: %s\n", attn_cleaned(name, clean, sizeof clean), of, why);
     found->n_unjudged++;
 }
 
@@ -176,12 +176,11 @@ static enum attn_status take_results(const struct attn_files *files, int beside,
         if (!attn_files_asks(files, o))
             continue;
         if (!beside && files->request->only != NULL && ours->data == NULL && entry == NULL)
-            unjudged(files, "--only", attn_output_name(o), "it is neither given nor computed",
-                     found);
+            unjudged("--only", attn_output_name(o), "it is neither given nor computed", found);
         if (beside ? entry == NULL : ours->data == NULL)
             continue;
         if (why != NULL) {
-            unjudged(files, party->of, attn_output_name(o), why, found);
+            unjudged(party->of, attn_output_name(o), why, found);
             continue;
         }
         status = beside ? attn_tensors_load(entry, err) : ATTN_OK;
@@ -209,13 +208,10 @@ static enum attn_status judge(const struct attn_file_trial *trial, const struct 
         return status;
     const struct attn_fit *x = /* of what may pass without a declaration */
         &fits.of[attn_dtype_size(trial->files->problem.dtype) == 2 ? fits.best : 0];
-    print_titles(trial->files, &x->precision);
+    print_table(party, x, found);
     for (int o = 0; o < ATTN_OUTPUTS; o++)
-        if (x->output[o].name != NULL)
-            print_row(party, spec_width(trial->files->request->spec), &x->output[o],
-                      (enum attn_output)o, x->silent[o], found);
-        else if (party->got[o].data != NULL)
-            unjudged(trial->files, party->of, attn_output_name((enum attn_output)o),
+        if (x->output[o].name == NULL && party->got[o].data != NULL)
+            unjudged(party->of, attn_output_name((enum attn_output)o),
                      o == ATTN_DSINK ? "a sum over all rows, and a sample of them is compared: "
                                        "--rows would take more"
                                      : "there is no truth for it",
@@ -234,7 +230,7 @@ static void name_unused(const struct attn_files *files, struct attn_found *found
         int is_result;
         const char *why = attn_files_unused(files, entry, &is_result);
         if (why != NULL && is_result && attn_output_named(entry->name) < 0)
-            unjudged(files, "the file", entry->name, why, found);
+            unjudged("the file", entry->name, why, found);
     }
 }
 
@@ -249,7 +245,6 @@ enum attn_status attn_files_compare(const struct attn_files *files, struct attn_
                                                .v = attn_files_input(files, ATTN_IN_V),
                                                .kept = &kept}};
     enum attn_status status = ATTN_OK;
-    *found = (struct attn_found){0};
     trial.sample.n_rows = choose(files, files->problem.n_query, 0, &row);
     trial.sample.n_keys = choose(files, files->problem.n_key, 1, &key);
     trial.sample.row = row, trial.sample.key = key;
@@ -334,7 +329,7 @@ static void name_rest(const struct attn_files *files, const struct attn_tensors 
         else if (o < 0 && i < 0)
             why = attn_files_unused(files, entry, &is_result);
         if (why != NULL && is_result)
-            unjudged(files, got->path, entry->name, why, found);
+            unjudged(got->path, entry->name, why, found);
     }
 }
 

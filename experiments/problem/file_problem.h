@@ -70,7 +70,7 @@ struct attn_packed_batch {
 
 struct attn_files {
     const struct attn_request *request; /* borrowed */
-    const struct attn_log *log;         /* NULL, or who is told of messages between ranks */
+    const struct attn_log *log;         /* notes messages between ranks; NULL: none */
     struct attn_spec spec;
     struct attn_claims claims;      /* of --claims or --arithmetic; else 0 */
     const struct attn_tensors *set; /* where everything lies: its own, or the caller's */

@@ -21,10 +21,16 @@ static void put_flag(FILE *file, const char *flag, const char *value)
 static void put_measure(FILE *file, const struct attn_page *page)
 {
     const struct attn_external_specs *externals = page->externals;
+    char word[2 * PATH_MAX];
     fputs("attnlab measure", file);
-    put_flag(file, "plan", page->plan);
+    if (page->plan != NULL)
+        put_flag(file, "plan", page->plan);
     for (int k = 0; page->keys != NULL && k < page->keys->n; k++)
-        put_flag(file, page->keys->at[k].flag, page->keys->at[k].value);
+        if (strcmp(page->keys->at[k].flag, "spec") != 0)
+            put_flag(file, page->keys->at[k].flag, page->keys->at[k].value);
+        else
+            fprintf(file, " %s",
+                    (attn_cli_quote(page->keys->at[k].value, word, sizeof word), word));
     for (int e = 0; externals != NULL && e < externals->n; e++) {
         const struct attn_external_spec *one = &externals->one[e];
         if (one->source[0] == '\0' || one->kind == ATTN_NOT_EXTERNAL)
@@ -45,7 +51,7 @@ static void put_commands(struct attn_document *d, const struct attn_page *page)
     char *lines;
     size_t size;
     FILE *file = attn_cli_memory(&lines, &size);
-    if (page->plan != NULL)
+    if (page->plan != NULL || (page->keys != NULL && page->keys->n > 0))
         put_measure(file, page);
     fputs("attnlab report", file);
     for (int f = 0; f < page->sources->n; f++)

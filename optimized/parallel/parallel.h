@@ -1,5 +1,5 @@
-/* The work that all sequence-parallel schemes do alike, and the record of an implementation that
- * says so. The scheme is found by the implementation whose options are given.
+/* The work that all sequence-parallel schemes have in common, and the record of an implementation
+ * that uses it.  The options name the implementation, and that has the scheme.
  *
  *      accepts.c  what is refused, and what bounds ask
  *      price.c    what a call costs one rank

@@ -18,7 +18,7 @@ struct attn_rank {
     const struct attn_options *options; /* of the scheme */
     struct attn_error *error;
     char *saved;     /* K, V of all heads as they are brought, which outlive the call; or NULL */
-    int has_brought; /* a backward pass: these are there, or are if something arrives at all */
+    int has_brought; /* a backward pass has them; where messages are only counted, it would */
 };
 
 /* The code of one rank. */
@@ -35,7 +35,7 @@ struct attn_rank_group {
     struct attn_shards *tensor;   /* [tensors] */
     struct attn_rank_use *use[2]; /* [ranks], what ranks report: all of it is known in the end */
     int tensors, compares;        /* compares: outputs that several ranks have */
-    int differ; /* if so, how many ranks have other bits than the last, added up */
+    int differ; /* with compares: the number of ranks whose bits differ from the last rank's */
 
     struct attn_ledger ledger;       /* the group's own, for shards and book-keeping */
     struct attn_ledger *rank_ledger; /* [ranks] */

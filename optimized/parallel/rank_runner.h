@@ -1,6 +1,6 @@
-/* The runner of the ranks of a call that are no threads of this process: processes of which each
- * is one rank (transport_mpi.h).  Every process makes the same calls with the same arguments, and
- * of a call with ranks each runs its own.
+/* A runner of ranks that are processes, one rank each, and not threads of this process
+ * (transport_mpi.h).  Every process makes the same calls with the same arguments, and runs its own
+ * rank of each.
  */
 #ifndef OPTIMIZED_PARALLEL_RANK_RUNNER_H
 #define OPTIMIZED_PARALLEL_RANK_RUNNER_H

@@ -130,8 +130,8 @@ static void FN(backward_begin)(const struct attn_tile_backward *job)
 
 /* Rows to be read in whole vectors: in place where that reads nothing beyond them, else from
  * workspace.  Queries that see nothing have a row of zeros. */
-static void FN(query_rows)(struct attn_rows from, const REAL *lse, REAL *ws, const REAL *zeros,
-                           const REAL **row)
+static void FN(query_rows)(struct attn_tensor_rows from, const REAL *lse, REAL *ws,
+                           const REAL *zeros, const REAL **row)
 {
     int64_t n = from.n, wide = FN(round_up)(n);
     int direct = FN(in_place)(from.x, n) && n == wide && n > 0;
@@ -146,27 +146,6 @@ static void FN(query_rows)(struct attn_rows from, const REAL *lse, REAL *ws, con
         for (int64_t c = n; c < wide; c++)
             ws[r * wide + c] = 0;
         FN(fetch)(from.x, from.b, from.h, from.i0 + r, n, ws + r * wide);
-    }
-}
-
-/* One vector of queries and n keys.  S becomes P = 2^(S - LSE), dP becomes dS = P (dP - D).  The
- * last n_edge keys are masked by bits.  The first n_sure are not looked at: there P > 0 or dP is
- * finite. */
-static void FN(softmax_gradient)(REAL *S, REAL *dP, int n, int n_edge, int n_sure,
-                                 const uint16_t *bits, const REAL *lse, const REAL *delta)
-{
-    VEC L = FN(load)(lse), D = FN(load)(delta);
-    for (int j = 0; j < n_sure; j++) {
-        VEC P = FN(exp2)(FN(load)(S + j * PANEL) - L);
-        FN(store)(S + j * PANEL, P);
-        FN(store)(dP + j * PANEL, P * (FN(load)(dP + j * PANEL) - D));
-    }
-    for (int j = n_sure; j < n; j++) {
-        VEC P = FN(exp2)(FN(load)(S + j * PANEL) - L), dS = P * (FN(load)(dP + j * PANEL) - D);
-        if (j >= n - n_edge)
-            P = FN(choose)(FN(lanes_of)(bits[j - (n - n_edge)]), P, (VEC){0});
-        FN(store)(S + j * PANEL, P);
-        FN(store)(dP + j * PANEL, FN(choose)(P != 0, dS, (VEC){0}));
     }
 }
 
@@ -219,13 +198,30 @@ static int FN(steps_at_once)(const struct FN(tile_step) * x)
     return x->vectors == 3 && !FN(is_edited)(x->job->p);
 }
 
-/* So: of three vectors of queries and n keys that all of them see,
- *      P[j][:] = 2^(Q . k[j] - LSE),  or, is_ds,  dS[j][:] = P[j][:] (dO . v[j] - D)
- * Q and row are dO and V for dS, and base is LSE or D. */
-TILE FN(step_at_once)(int is_ds, const REAL *const *row, int n, int64_t d, const REAL *Q,
-                      const REAL *base, const REAL *P, REAL *to, struct FN(prefetch) * prefetch)
+/* S = K Q^T with LSE, or dP = V dO^T with D: rows of keys, a panel, and where the product goes. */
+struct FN(operands) {
+    const REAL *const *row;
+    int64_t d;
+    const REAL *Q, *base;
+    REAL *to;
+};
+
+static struct FN(operands) FN(operands_of)(const struct FN(tile_step) * x, int is_ds)
 {
-    int64_t lines = FN(lines_of_step)(prefetch, (n + TILE_ROWS - 1) / TILE_ROWS);
+    const struct attn_problem *p = x->job->p;
+    if (is_ds)
+        return (struct FN(operands)){x->v, p->d_value, x->state.dO, x->state.D, x->ws.dP};
+    return (struct FN(operands)){x->k, p->d_key, x->state.Q, x->state.lse, x->ws.S};
+}
+
+/* So: of three vectors of queries and the n keys of `row`, which all of them see,
+ *      P[j][:] = 2^(Q . k[j] - LSE),  or, is_ds,  dS[j][:] = P[j][:] (dO . v[j] - D) */
+TILE FN(step_at_once)(int is_ds, const struct FN(operands) * of, const REAL *const *row, int n,
+                      const REAL *P, struct FN(prefetch) * prefetch)
+{
+    int64_t d = of->d, lines = FN(lines_of_step)(prefetch, (n + TILE_ROWS - 1) / TILE_ROWS);
+    const REAL *Q = of->Q, *base = of->base;
+    REAL *to = of->to;
     VEC minus[3] = {FN(load)(base), FN(load)(base + LANES), FN(load)(base + 2 * LANES)};
     for (int j = 0; j < n; j += TILE_ROWS) {
         VEC acc[16][4];
@@ -243,30 +239,51 @@ TILE FN(step_at_once)(int is_ds, const REAL *const *row, int n, int64_t d, const
 }
 
 /* P of the keys that all queries see, or their scores; scores of the edges.  is_ds: dS and dP. */
-TILE FN(step_product)(int is_ds, const struct FN(tile_step) * x, const REAL *const *row, int64_t d,
-                      const REAL *Q, const REAL *base, REAL *to, struct FN(prefetch) * prefetch)
+TILE FN(step_product)(int is_ds, const struct FN(tile_step) * x, struct FN(prefetch) * prefetch)
 {
+    const struct FN(operands) of = FN(operands_of)(x, is_ds);
     const REAL *list[ATTN_KEY_BLOCK + 8];
     int n = x->keys.n_full;
-    const REAL *const *full = FN(select)(row, x->keys.full, n, x->n, list);
+    const REAL *const *full = FN(select)(of.row, x->keys.full, n, x->n, list);
     if (FN(steps_at_once)(x))
-        FN(step_at_once)(is_ds, full, n, d, Q, base, x->ws.S, to, prefetch);
+        FN(step_at_once)(is_ds, &of, full, n, x->ws.S, prefetch);
     else
-        FN(scores)(x->vectors, full, n, d, Q, to, NULL, prefetch);
+        FN(scores)(x->vectors, full, n, of.d, of.Q, of.to, NULL, prefetch);
     for (int u = 0; u < x->vectors; u++)
-        FN(edge_scores)(row, &x->keys, u, d, Q, to);
+        FN(edge_scores)(of.row, &x->keys, u, of.d, of.Q, of.to);
 }
 
 static void FN(step_qk)(const struct FN(tile_step) * x, struct FN(prefetch) * prefetch)
 {
-    const struct FN(head_state) *at = &x->state;
-    FN(step_product)(0, x, x->k, x->job->p->d_key, at->Q, at->lse, x->ws.S, prefetch);
+    FN(step_product)(0, x, prefetch);
 }
 
 static void FN(step_dov)(const struct FN(tile_step) * x, struct FN(prefetch) * prefetch)
 {
-    const struct FN(head_state) *at = &x->state;
-    FN(step_product)(1, x, x->v, x->job->p->d_value, at->dO, at->D, x->ws.dP, prefetch);
+    FN(step_product)(1, x, prefetch);
+}
+
+/* Vector u of a step, keys n_done and on.  S becomes P = 2^(S - LSE), dP becomes dS = P (dP - D).
+ * Keys of the edge are masked by bits.  Those below n_sure are not looked at: there P > 0 or dP is
+ * finite. */
+static void FN(softmax_gradient)(const struct FN(tile_step) * x, int u, int n_done, int n_sure)
+{
+    REAL *S = x->ws.S + u * LANES, *dP = x->ws.dP + u * LANES;
+    const uint16_t *bits = x->keys.bits[u];
+    int n_full = x->keys.n_full, n = n_full + x->keys.n_edge[u];
+    VEC L = FN(load)(x->state.lse + u * LANES), D = FN(load)(x->state.D + u * LANES);
+    for (int j = n_done; j < n_sure; j++) {
+        VEC P = FN(exp2)(FN(load)(S + j * PANEL) - L);
+        FN(store)(S + j * PANEL, P);
+        FN(store)(dP + j * PANEL, P * (FN(load)(dP + j * PANEL) - D));
+    }
+    for (int j = n_sure; j < n; j++) {
+        VEC P = FN(exp2)(FN(load)(S + j * PANEL) - L), dS = P * (FN(load)(dP + j * PANEL) - D);
+        if (j >= n_full)
+            P = FN(choose)(FN(lanes_of)(bits[j - n_full]), P, (VEC){0});
+        FN(store)(S + j * PANEL, P);
+        FN(store)(dP + j * PANEL, FN(choose)(P != 0, dS, (VEC){0}));
+    }
 }
 
 /* Makes P and dS of the S and dP that are left. */
@@ -276,7 +293,7 @@ static void FN(step_softmax)(const struct FN(tile_step) * x)
     const struct attn_problem *p = job->p;
     int n_done = FN(steps_at_once)(x) ? x->keys.n_full : 0, edited = FN(is_edited)(p);
     for (int u = 0; u < x->vectors; u++) {
-        int n_edge = x->keys.n_edge[u], n = x->keys.n_full + n_edge, at = u * LANES;
+        int n = x->keys.n_full + x->keys.n_edge[u], at = u * LANES;
         int64_t i0 = x->i0 + at, done = n_done * PANEL;
         struct attn_tile_at from = job->at;
         from.i0 = i0;
@@ -287,9 +304,7 @@ static void FN(step_softmax)(const struct FN(tile_step) * x)
         if (job->saved)
             FN(saved_gradient)(S + done, dP + done, n - n_done, x->state.D + at);
         else
-            FN(softmax_gradient)
-        (S + done, dP + done, n - n_done, n_edge, edited ? 0 : x->keys.n_full - n_done,
-         x->keys.bits[u], x->state.lse + at, x->state.D + at);
+            FN(softmax_gradient)(x, u, n_done, edited ? n_done : x->keys.n_full);
         if (edited)
             FN(edit_gradient)(job, i0, &x->keys, u, dP, slope);
     }
@@ -353,8 +368,9 @@ static void FN(step_dkv)(struct FN(tile_step) * x, struct FN(prefetch) * with_dv
     FN(step_gradients)(x, x->ws.dK, wide_d, x->ws.dP, x->q, with_dk);
 }
 
-/* Queries [i0,i1) against keys [j0,j1).  The next call is about the queries before these: no order
- * that a processor foresees, so it is told, a little with each product (docs/kernel.md, 9). */
+/* Queries [i0,i1) against keys [j0,j1).  The next call is about the queries before these, an
+ * order that a processor does not foresee: each product prefetches some of them (docs/kernel.md,
+ * 9). */
 static void FN(backward_step)(const struct attn_tile_backward *job)
 {
     const struct attn_backward *t = job->t;

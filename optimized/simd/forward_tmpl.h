@@ -327,7 +327,8 @@ static void FN(forward_begin)(const struct attn_tile_forward *job, int panels,
     for (int n = 0; n < panels; n++) {
         int64_t i0 = job->at.i0 + n * PANEL, next = i0 + PANEL, end = next + PANEL;
         end = end < job->at.i1 ? end : job->at.i1;
-        struct attn_rows here = {&job->t->q, job->at.b, job->at.h, i0, job->at.i1, d}, then = here;
+        struct attn_tensor_rows here = {&job->t->q, job->at.b, job->at.h, i0, job->at.i1, d},
+                                then = here;
         then.i0 = next, then.i1 = end;
         struct FN(prefetch) q = FN(prefetch_rows)(then, 1);
         FN(prefetch_lines)(&q, FN(lines_of_step)(&q, 1));
@@ -371,8 +372,8 @@ static void FN(forward)(const struct attn_tile_forward *job)
         int64_t start = j / ATTN_KEY_BLOCK * ATTN_KEY_BLOCK, end = start + ATTN_KEY_BLOCK;
         x.j0 = start > job->at.j0 ? start : job->at.j0;
         x.j1 = end < job->at.j1 ? end : job->at.j1;
-        struct attn_rows k = {&job->t->k, job->at.b, g, x.j0, x.j1, d}, next_k = k;
-        struct attn_rows v = {&job->t->v, job->at.b, g, x.j0, x.j1, dv}, own_v = v;
+        struct attn_tensor_rows k = {&job->t->k, job->at.b, g, x.j0, x.j1, d}, next_k = k;
+        struct attn_tensor_rows v = {&job->t->v, job->at.b, g, x.j0, x.j1, dv}, own_v = v;
         FN(point)(k, ws.K, x.k);
         FN(point)(v, ws.V, x.v);
         int64_t next = FN(prefetch_until)(job, first, x.j1);

@@ -59,7 +59,7 @@ static void FN(gemm_scores)(const struct attn_tile_forward *job,
         memset(S + full, 0, (size_t)((x.j1 - x.j0) * PANEL - full) * sizeof *S);
         if (tile == ATTN_TILE_EMPTY)
             continue;
-        FN(point)((struct attn_rows){&job->t->k, b, g, x.j0, x.j1, p->d_key}, ws->K, x.k);
+        FN(point)((struct attn_tensor_rows){&job->t->k, b, g, x.j0, x.j1, p->d_key}, ws->K, x.k);
         panel.S = S;
         FN(panel_scores)(&x, &keys, &panel, max);
     }
@@ -89,7 +89,7 @@ static void FN(gemm_output)(const struct attn_tile_forward *job,
             l += FN(exponentiate)(P + u * LANES, keys.n_full + keys.n_edge[u], m);
             FN(store)(ws->l + u * LANES, l);
         }
-        FN(point)((struct attn_rows){&job->t->v, b, g, x.j0, x.j1, p->d_value}, ws->V, x.v);
+        FN(point)((struct attn_tensor_rows){&job->t->v, b, g, x.j0, x.j1, p->d_value}, ws->V, x.v);
         panel.S = P;
         FN(panel_values)(&panel, &keys, x.v, (int)(x.j1 - x.j0), NULL);
     }

@@ -44,8 +44,13 @@ struct attn_tile_forward {
     void *ws[ATTN_WORKSPACES];
 };
 
+/* A pair: query i and key j of head h of batch b. */
+struct attn_pair_at {
+    int64_t b, h, i, j;
+};
+
 /* Rows [i0,i1) of head h of batch b of a tensor, n numbers each. */
-struct attn_rows {
+struct attn_tensor_rows {
     const struct attn_cview *x;
     int64_t b, h, i0, i1, n;
 };
@@ -94,17 +99,17 @@ struct attn_tile_backward {
 };
 
 /* Rows of a tensor: queries [i0,i1) of the job's head; its keys. */
-static inline struct attn_rows attn_job_queries(const struct attn_tile_backward *job,
-                                                const struct attn_cview *x, int64_t i0, int64_t i1,
-                                                int64_t n)
+static inline struct attn_tensor_rows attn_job_queries(const struct attn_tile_backward *job,
+                                                       const struct attn_cview *x, int64_t i0,
+                                                       int64_t i1, int64_t n)
 {
-    return (struct attn_rows){x, job->at.b, job->at.h, i0, i1, n};
+    return (struct attn_tensor_rows){x, job->at.b, job->at.h, i0, i1, n};
 }
 
-static inline struct attn_rows attn_job_keys(const struct attn_tile_backward *job,
-                                             const struct attn_cview *x, int64_t n)
+static inline struct attn_tensor_rows attn_job_keys(const struct attn_tile_backward *job,
+                                                    const struct attn_cview *x, int64_t n)
 {
-    return (struct attn_rows){x, job->at.b, job->g, job->at.j0, job->at.j1, n};
+    return (struct attn_tensor_rows){x, job->at.b, job->g, job->at.j0, job->at.j1, n};
 }
 
 /* ---- the row kernels (rows_tmpl.h): vectors run over features ------------------------------- */
@@ -242,12 +247,6 @@ struct attn_kernels {
     /* ---- loops of known work (limits_tmpl.h): what was done, in units of enum attn_limit ---- */
     double (*limit[ATTN_LIMITS])(void *x, int64_t n, int64_t rounds);
 };
-
-/* "f32", "f64", or "bf16": what products multiply. */
-static inline const char *attn_kernels_arithmetic(const struct attn_kernels *kernels)
-{
-    return kernels->is_matrix ? "bf16" : kernels->bytes == 8 ? "f64" : "f32";
-}
 
 /* Those that this library was built with; see isa.c for which the machine has. */
 #if defined __x86_64__

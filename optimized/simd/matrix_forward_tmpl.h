@@ -132,8 +132,9 @@ static void matrix_forward(const struct attn_tile_forward *job)
         int64_t start = j / ATTN_KEY_BLOCK * ATTN_KEY_BLOCK, end = start + ATTN_KEY_BLOCK;
         int64_t j0 = start > job->at.j0 ? start : job->at.j0;
         j1 = end < job->at.j1 ? end : job->at.j1;
-        matrix_keys_load(&x.block, (struct attn_rows){&job->t->k, job->at.b, g, j0, j1, p->d_key},
-                         (struct attn_rows){&job->t->v, job->at.b, g, j0, j1, p->d_value});
+        matrix_keys_load(&x.block,
+                         (struct attn_tensor_rows){&job->t->k, job->at.b, g, j0, j1, p->d_key},
+                         (struct attn_tensor_rows){&job->t->v, job->at.b, g, j0, j1, p->d_value});
         for (int n = 0; n < panels; n++)
             matrix_panel(job, &cursor, j0, j1, n, &x);
     }

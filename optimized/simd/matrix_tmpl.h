@@ -181,7 +181,8 @@ static void matrix_keys_finish(struct matrix_keys *x, int64_t n)
 }
 
 /* The same keys of K and of V. */
-static void matrix_keys_load(struct matrix_keys *x, struct attn_rows k, struct attn_rows v)
+static void matrix_keys_load(struct matrix_keys *x, struct attn_tensor_rows k,
+                             struct attn_tensor_rows v)
 {
     for (int64_t j = k.i0; j < k.i1; j++) {
         matrix_row(k.x, k.b, k.h, j, k.n, x->K + (j - k.i0) * x->d);

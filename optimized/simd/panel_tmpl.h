@@ -67,7 +67,7 @@ static void FN(transpose_square)(void *square)
 
 /* Rows, at most a panel, times factor, transposed: to[c][PANEL].  Lanes without a row are 0.
  * workspace: LANES rows of n rounded up to LANES. */
-static void FN(pack)(struct attn_rows from, double factor, REAL *to, REAL *ws)
+static void FN(pack)(struct attn_tensor_rows from, double factor, REAL *to, REAL *ws)
 {
     int64_t n = from.n, width = FN(round_up)(n);
     int64_t whole = FN(in_place)(from.x, n) ? n / LANES * LANES : 0;

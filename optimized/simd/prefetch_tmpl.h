@@ -14,7 +14,7 @@ struct FN(prefetch) {
 };
 
 /* Rows as they are stored; nothing where there are none. */
-static struct FN(prefetch) FN(prefetch_rows)(struct attn_rows rows, int64_t passes)
+static struct FN(prefetch) FN(prefetch_rows)(struct attn_tensor_rows rows, int64_t passes)
 {
     const int64_t *stride = rows.x->stride, size = (int64_t)attn_dtype_size(rows.x->dtype);
     if (rows.i0 >= rows.i1 || rows.n == 0)

@@ -221,7 +221,8 @@ static void FN(back_tile_step)(const struct FN(back_step) * x)
     FN(dots)(&v, x->key, x->n, x->d_o, ws->dP);
     for (int e = 0; e < x->n; e += LANES)
         FN(store)(ws->S + e, FN(load)(ws->S + e) * factor);
-    FN(row_edit)(p, job->b, job->h, x->i, job->j0, x->key, x->n, ws->S, ws->slope);
+    const struct attn_pair_at at = {job->b, job->h, x->i, job->j0};
+    FN(row_edit)(p, at, x->key, x->n, ws->S, ws->slope);
     FN(back_scores)
     (ws->S, ws->dP, x->n, ((const REAL *)job->lse)[x->i], ((const REAL *)job->delta)[x->i]);
     FN(back_edit)(x);

@@ -68,13 +68,17 @@ static struct FN(source) FN(job_values)(const struct attn_row_forward *job, REAL
     return FN(row_source)(job, job->v, &job->t->v, job->p->d_value, stage);
 }
 
+static struct attn_tile_at FN(job_tile)(const struct attn_row_forward *job)
+{
+    return (struct attn_tile_at){job->b, job->h, job->i0, job->i1, 0, job->p->n_key};
+}
+
 /* Start the walk; queries that see something are fetched, the others are not read. */
 static void FN(row_start)(const struct attn_row_forward *job, const struct FN(row_workspace) * ws,
                           struct FN(walk) * walk)
 {
     int64_t wide = FN(round_up)(job->p->d_key);
-    FN(walk_start)
-    (walk, job->csr, job->b, job->h, job->i0, job->i1, job->p->n_key, job->chunk, ws->done);
+    FN(walk_start)(walk, job->csr, FN(job_tile)(job), job->chunk, ws->done);
     for (int r = 0; r < walk->rows; r++)
         if (walk->start[r + 1] > walk->start[r])
             FN(fetch_scaled)(job->p, &job->t->q, job->b, job->h, job->i0 + r, ws->Q + r * wide);
@@ -140,7 +144,8 @@ static void FN(row_forward)(const struct attn_row_forward *job)
             FN(batch_finish)(&batch, &v, &ws);
         REAL *S = ws.S + batch.used;
         FN(row_dots)(&k, walk.key, n, ws.Q + r * k.width, S);
-        FN(row_edit)(p, job->b, job->h, job->i0 + r, 0, walk.key, n, S, NULL);
+        FN(row_edit)
+        (p, (struct attn_pair_at){job->b, job->h, job->i0 + r, 0}, walk.key, n, S, NULL);
         batch.step[batch.n++] = (struct FN(step)){walk.key, S, 1, r, n};
         batch.used += FN(whole)(n);
     }
@@ -173,8 +178,8 @@ static void FN(row_sddmm)(const struct attn_row_forward *job)
     FN(row_start)(job, &ws, &walk);
     while (FN(walk_next)(&walk)) {
         FN(row_dots)(&k, walk.key, walk.n, ws.Q + walk.row * k.width, ws.S);
-        FN(row_edit)
-        (job->p, job->b, job->h, job->i0 + walk.row, 0, walk.key, walk.n, ws.S, NULL);
+        const struct attn_pair_at at = {job->b, job->h, job->i0 + walk.row, 0};
+        FN(row_edit)(job->p, at, walk.key, walk.n, ws.S, NULL);
         memcpy(FN(row_values)(job, walk.at), ws.S, (size_t)walk.n * sizeof *ws.S);
     }
 }
@@ -184,8 +189,7 @@ static void FN(row_softmax_all)(const struct attn_row_forward *job)
 {
     struct FN(row_workspace) ws = FN(row_layout)(job);
     struct FN(walk) walk;
-    FN(walk_start)
-    (&walk, job->csr, job->b, job->h, job->i0, job->i1, 1, 1, ws.done);
+    FN(walk_start)(&walk, job->csr, FN(job_tile)(job), 1, ws.done);
     for (int r = 0; r < walk.rows; r++) {
         int64_t n = walk.start[r + 1] - walk.start[r];
         REAL *S = FN(row_values)(job, walk.start[r]), m = (REAL)-INFINITY, l = 0;
@@ -210,8 +214,7 @@ static void FN(row_spmm)(const struct attn_row_forward *job)
     struct FN(row_workspace) ws = FN(row_layout)(job);
     struct FN(source) v = FN(job_values)(job, ws.stage);
     struct FN(walk) walk;
-    FN(walk_start)
-    (&walk, job->csr, job->b, job->h, job->i0, job->i1, job->p->n_key, job->chunk, ws.done);
+    FN(walk_start)(&walk, job->csr, FN(job_tile)(job), job->chunk, ws.done);
     memset(ws.O, 0, (size_t)(walk.rows * v.width) * sizeof *ws.O);
     while (FN(walk_next)(&walk))
         FN(row_sums)

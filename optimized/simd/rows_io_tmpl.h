@@ -50,7 +50,7 @@ static void FN(emit)(const struct attn_view *y, int64_t b, int64_t h, int64_t i,
 
 /* Pointers to rows, where they are or where FN(point) has widened them.  Eight more repeat the last,
  * for tiles that are not full. */
-static void FN(pointed)(struct attn_rows from, const REAL *ws, const REAL **row)
+static void FN(pointed)(struct attn_tensor_rows from, const REAL *ws, const REAL **row)
 {
     int direct = FN(in_place)(from.x, from.n) && from.n > 0;
     for (int64_t t = 0; t < from.i1 - from.i0 + 8; t++) {
@@ -60,7 +60,7 @@ static void FN(pointed)(struct attn_rows from, const REAL *ws, const REAL **row)
 }
 
 /* The same, widened into workspace [i1 - i0][n] where need be. */
-static void FN(point)(struct attn_rows from, REAL *ws, const REAL **row)
+static void FN(point)(struct attn_tensor_rows from, REAL *ws, const REAL **row)
 {
     int direct = FN(in_place)(from.x, from.n);
     for (int64_t i = from.i0; !direct && i < from.i1; i++)

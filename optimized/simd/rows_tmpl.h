@@ -248,10 +248,10 @@ static REAL FN(row_softmax)(REAL *S, int n, REAL *m, REAL *l)
     return alpha;
 }
 
-/* Softcap and bias on the scores of query i with keys j0 + key[e].  They leave in units of log2 e.
- * slope, if given, receives d softcap(s) / d s; it is written with a softcap only. */
-static void FN(row_edit)(const struct attn_problem *p, int64_t b, int64_t h, int64_t i, int64_t j0,
-                         const int32_t *key, int n, REAL *S, REAL *slope)
+/* Softcap and bias on the scores of query at.i with keys at.j + key[e].  They leave in units of
+ * log2 e.  slope, if given, receives d softcap(s) / d s; it is written with a softcap only. */
+static void FN(row_edit)(const struct attn_problem *p, struct attn_pair_at at, const int32_t *key,
+                         int n, REAL *S, REAL *slope)
 {
     REAL cap = (REAL)p->softcap;
     if (!FN(is_edited)(p))
@@ -264,7 +264,7 @@ static void FN(row_edit)(const struct attn_problem *p, int64_t b, int64_t h, int
     }
     for (int e = 0; e < n; e++) {
         if (p->bias.kind != ATTN_BIAS_NONE)
-            S[e] += (REAL)attn_problem_bias(p, b, h, i, j0 + key[e]);
+            S[e] += (REAL)attn_problem_bias(p, at.b, at.h, at.i, at.j + key[e]);
         S[e] *= (REAL)LOG2_E;
     }
 }

@@ -44,7 +44,7 @@ static int FN(split_list)(uint64_t bits, int32_t *key)
 }
 
 /* Rows where they are, or widened into workspace. */
-static struct FN(source) FN(split_source)(struct attn_rows rows, REAL *ws)
+static struct FN(source) FN(split_source)(struct attn_tensor_rows rows, REAL *ws)
 {
     int64_t n = rows.n, width = FN(round_up)(n);
     struct FN(source) from = {.at = ws, .step = width, .width = width};
@@ -84,9 +84,9 @@ static void FN(split_keys)(const struct attn_row_split *job, int64_t j0, int64_t
     if (seen == 0)
         return;
     int64_t j2 = j1 + ATTN_SPLIT_KEYS < job->j1 ? j1 + ATTN_SPLIT_KEYS : job->j1;
-    const struct attn_rows keys = {&job->t->k, job->b, g, j0, j1, p->d_key};
-    const struct attn_rows next_keys = {&job->t->k, job->b, g, j1, j2, p->d_key};
-    const struct attn_rows values = {&job->t->v, job->b, g, j0, j1, p->d_value};
+    const struct attn_tensor_rows keys = {&job->t->k, job->b, g, j0, j1, p->d_key};
+    const struct attn_tensor_rows next_keys = {&job->t->k, job->b, g, j1, j2, p->d_key};
+    const struct attn_tensor_rows values = {&job->t->v, job->b, g, j0, j1, p->d_value};
     struct FN(source) k = FN(split_source)(keys, K);
     struct FN(prefetch) prefetch = FN(prefetch_rows)(values, rows / TWINS);
     for (int r = 0, together; r < rows; r += together, prefetch.passes--) {
@@ -97,8 +97,8 @@ static void FN(split_keys)(const struct attn_row_split *job, int64_t j0, int64_t
         (&k, key, n, Q + r * wide, S + r * ATTN_SPLIT_KEYS, ATTN_SPLIT_KEYS, &prefetch);
         else FN(row_dots)(&k, key, n, Q + r * wide, S + r * ATTN_SPLIT_KEYS);
         for (int u = r; u < r + together; u++) {
-            FN(row_edit)
-            (p, job->b, row[u].h, row[u].i, j0, key, n, S + u * ATTN_SPLIT_KEYS, NULL);
+            const struct attn_pair_at at = {job->b, row[u].h, row[u].i, j0};
+            FN(row_edit)(p, at, key, n, S + u * ATTN_SPLIT_KEYS, NULL);
             alpha[u] = FN(row_softmax)(S + u * ATTN_SPLIT_KEYS, n, &row[u].m, &row[u].l);
         }
     }

@@ -16,14 +16,15 @@ struct FN(walk) {
     const int32_t *key;
 };
 
-static void FN(walk_start)(struct FN(walk) * x, const struct attn_csr *csr, int64_t b, int64_t h,
-                           int64_t i0, int64_t i1, int64_t n_key, int64_t chunk, INT *done)
+/* at: the queries of a block, against all keys. */
+static void FN(walk_start)(struct FN(walk) * x, const struct attn_csr *csr, struct attn_tile_at at,
+                           int64_t chunk, INT *done)
 {
-    int64_t row = (b * csr->batch_step + h * csr->head_step) * csr->n_query + i0;
+    int64_t row = (at.b * csr->batch_step + at.h * csr->head_step) * csr->n_query + at.i0;
     *x = (struct FN(walk)){.csr = csr, .start = csr->row_start + row, .done = done};
-    x->rows = (int)(i1 - i0);
+    x->rows = (int)(at.i1 - at.i0);
     x->next_row = x->rows;
-    x->n_key = n_key;
+    x->n_key = at.j1;
     x->chunk = chunk;
     memset(done, 0, (size_t)x->rows * sizeof *done);
     x->next_key = 0;

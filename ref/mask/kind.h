@@ -1,8 +1,8 @@
 /* A kind of mask, and how its call is read: all that a new mask needs.
  *
  * A kind is a name, the words about it, a function that reads the arguments of its call into a
- * node, and functions about one (batch, head) and one query or block.  Of these only allows() is
- * needed: it is the definition, and what is NULL is derived from it, slower.  Two make all the rest
+ * node, and functions about one (batch, head) and one query or block.  Only allows() is needed: it
+ * is the definition.  A function that is NULL is derived from it, slower.  Two make all the rest
  * fast where they can be given: band(), if j - i alone decides, and cell(), if the queries around i
  * see one stretch of keys.
  *
@@ -36,7 +36,7 @@ static inline int64_t mask_max(int64_t a, int64_t b)
 /* ---- a kind ------------------------------------------------------------------------------- */
 
 /* MASK_none, MASK_causal, ...: a mask may be read by another copy of this library (a plug-in's)
- * than the one that made it, so kinds are told apart by their numbers. */
+ * than the one that made it, so a kind is known by its number. */
 enum mask_number {
 #define ATTN_MASK(name) MASK_##name,
 #include "ref/mask/kinds.def"
@@ -78,7 +78,7 @@ struct mask_cell {
     int64_t q0, q1, k0, k1;
 };
 
-/* Told of runs [lo, hi) of visible keys. */
+/* Called with a run [lo, hi) of visible keys. */
 typedef void mask_see(void *arg, int64_t lo, int64_t hi);
 
 struct mask_parser;
@@ -100,9 +100,9 @@ struct mask_kind {
     /* Where there is no cell: row i is this one run, within the keys. */
     int (*span)(const struct mask_view *v, int64_t i, int64_t *lo, int64_t *hi);
 
-    /* As attn_mask_next, for a run that starts before `until`, 0 <= from < until <= Lk.  A run may
-     * be cut after MASK_RUN_CUT keys: who asks again and again must not walk through a long one
-     * each time. */
+    /* The first run of row i at or after key `from` that starts before `until`, 0 <= from < until
+     * <= Lk.  A run may be cut after MASK_RUN_CUT keys, so that a caller that asks for run after
+     * run does not walk through a long one each time. */
     int (*next)(const struct mask_view *v, int64_t i, int64_t from, int64_t until, int64_t *lo,
                 int64_t *hi);
     /* Visible keys of row i in [j0, j1), without a walk; 0 if j0 >= j1. */

@@ -102,7 +102,7 @@ static inline int mask_cell(const struct mask_view *v, int64_t i, struct mask_ce
 /* If row i is known to be one run [*lo, *hi), which, and 1. */
 int attn_mask_view_span(const struct mask_view *v, int64_t i, int64_t *lo, int64_t *hi);
 
-/* As attn_mask_next, for a run that starts before `until`. */
+/* The first run of row i at or after key `from` that starts before `until`. */
 int attn_mask_view_next(const struct mask_view *v, int64_t i, int64_t from, int64_t until,
                         int64_t *lo, int64_t *hi);
 

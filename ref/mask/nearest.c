@@ -25,6 +25,21 @@ static int distance(const char *a, int n, const char *b, int m)
     return row[m];
 }
 
+/* Three letters or more that the other begins with; '-' is none of them. */
+static int begins(const char *word, size_t n, const char *there)
+{
+    size_t letters = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (word[i] == '-')
+            continue;
+        there += strspn(there, "-");
+        if (*there++ != word[i])
+            return 0;
+        letters++;
+    }
+    return letters >= 3;
+}
+
 struct attn_nearest attn_nearest_begin(const char *word, size_t n)
 {
     return (struct attn_nearest){word, n, NULL, n > 4 ? 3 : (int)(n + 1) / 2};
@@ -35,7 +50,9 @@ void attn_nearest_offer(struct attn_nearest *nearest, const char *there)
     size_t m = strlen(there);
     if (nearest->n >= LETTERS || m >= LETTERS)
         return;
-    int far = distance(nearest->word, (int)nearest->n, there, (int)m);
+    int far = begins(nearest->word, nearest->n, there)
+                  ? 1
+                  : distance(nearest->word, (int)nearest->n, there, (int)m);
     if (far < nearest->distance) {
         nearest->distance = far;
         nearest->best = there;

@@ -40,8 +40,7 @@ static int has_dq(const struct attn_oracle_row *row)
 
 #define WIDE       double
 #define WIDE_LANE  attn_lanes
-#define WIDE_FOUR  attn_four
-#define WIDE_ABS   ATTN_FOUR_ABS
+#define WIDE_ABS   ATTN_LANES_ABS
 #define WIDE_KEYS  4
 #define FN(name)   name##_double
 #define WIDE_LOOPS ATTN_ANY_WIDTH
@@ -50,13 +49,11 @@ static int has_dq(const struct attn_oracle_row *row)
 #undef FN
 #undef WIDE_KEYS
 #undef WIDE_LANE
-#undef WIDE_FOUR
 #undef WIDE_ABS
 #undef WIDE_LOOPS
 #define WIDE      long double
 #define WIDE_KEYS 1
 #define WIDE_LANE long double
-#define WIDE_FOUR long double
 #define WIDE_ABS  fabsl
 #define FN(name)  name##_long
 #define WIDE_LOOPS
@@ -67,11 +64,12 @@ static int is_wide(const struct attn_problem *p)
     return p->dtype == ATTN_F64;
 }
 
-/* Hand out the next piece of the block, aligned for any of its types. */
+/* Hand out the next piece of the block, aligned for any of its types, and apart from the next: pieces
+ * as long as a power of two would share their sets of the cache. */
 static void *piece(char **at, int64_t n, size_t size)
 {
     void *here = *at;
-    *at += ((size_t)n * size + 15) / 16 * 16;
+    *at += ((size_t)n * size + 15) / 16 * 16 + 64;
     return here;
 }
 

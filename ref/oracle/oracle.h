@@ -28,15 +28,13 @@
 #endif
 
 /* Columns side by side, for sums that stay in registers while keys go by: arithmetic of vectors is
- * that of their numbers, one by one.  For locals and their loads alone: no function takes one. */
-enum { ATTN_LANES = 8 };
+ * that of their numbers, one by one.  No wider than the registers of avx2: compilers keep wider ones
+ * in memory there.  For locals and their loads alone: no function takes one. */
+enum { ATTN_LANES = 4 };
 typedef double attn_lanes __attribute__((vector_size(8 * ATTN_LANES), aligned(8), may_alias));
-typedef double attn_four __attribute__((vector_size(8 * 4), aligned(8), may_alias));
 typedef int64_t attn_lane_bits __attribute__((vector_size(8 * ATTN_LANES)));
-typedef int64_t attn_four_bits __attribute__((vector_size(8 * 4)));
 #define ATTN_LANES_AT(x)  (*(const attn_lanes *)(x))
 #define ATTN_LANES_ABS(x) ((attn_lanes)((attn_lane_bits)(x)&INT64_MAX))
-#define ATTN_FOUR_ABS(x)  ((attn_four)((attn_four_bits)(x)&INT64_MAX))
 #define ATTN_LANES_IF(say, x) \
     ((attn_lanes)((attn_lane_bits)(x) & (attn_lane_bits)(say))) /* else 0 */
 

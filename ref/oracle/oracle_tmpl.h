@@ -25,29 +25,29 @@ static inline WIDE FN(total)(WIDE sum, WIDE lost)
     return lost == lost ? sum + lost : sum;
 }
 
-enum {
-    FN(LANE) = sizeof(WIDE_LANE) / sizeof(WIDE),
-    FN(FOUR) = sizeof(WIDE_FOUR) / sizeof(WIDE),
-    FN(FOURTH) = 4 / FN(FOUR)
-};
+enum { FN(LANE) = sizeof(WIDE_LANE) / sizeof(WIDE), FN(FOURTH) = 4 / FN(LANE) };
 
 /* dot[n] = x . y_n, and the same sum over absolute values, for keys n0 to n1 of the row, of which
  * WIDE_KEYS share each number of x: four partial sums for each. */
-WIDE_LOOPS static void FN(dots)(const struct attn_oracle_row *row, int64_t n0, int64_t n1,
-                                const WIDE *x, const WIDE *keys, int64_t width, WIDE *dot,
-                                double *magnitude)
+static inline __attribute__((always_inline)) void FN(dots)(const struct attn_oracle_row *row,
+                                                           int64_t n0, int64_t n1, const WIDE *x,
+                                                           const WIDE *keys, int64_t width,
+                                                           WIDE *dot, double *magnitude)
 {
     for (int64_t n = n0; n < n1; n += WIDE_KEYS) {
-        WIDE_FOUR parts[WIDE_KEYS][FN(FOURTH)] = {0}, sizes[WIDE_KEYS][FN(FOURTH)] = {0};
+        WIDE_LANE parts[WIDE_KEYS][FN(FOURTH)], sizes[WIDE_KEYS][FN(FOURTH)];
         const WIDE *y[WIDE_KEYS];
         int64_t c = 0;
-        for (int k = 0; k < WIDE_KEYS; k++)
+        for (int k = 0; k < WIDE_KEYS; k++) {
             y[k] = keys + row->key[n + k < n1 ? n + k : n1 - 1] * stride_of(width);
+            for (int t = 0; t < FN(FOURTH); t++)
+                parts[k][t] = sizes[k][t] = (WIDE_LANE){0};
+        }
         for (; c + 4 <= width; c += 4)
             for (int k = 0; k < WIDE_KEYS; k++)
                 for (int t = 0; t < FN(FOURTH); t++) {
-                    WIDE_FOUR product = *(const WIDE_FOUR *)(x + c + t * FN(FOUR)) *
-                                        *(const WIDE_FOUR *)(y[k] + c + t * FN(FOUR));
+                    WIDE_LANE product = *(const WIDE_LANE *)(x + c + t * FN(LANE)) *
+                                        *(const WIDE_LANE *)(y[k] + c + t * FN(LANE));
                     parts[k][t] += product;
                     sizes[k][t] += WIDE_ABS(product);
                 }
@@ -98,7 +98,9 @@ static void FN(load_head)(const struct attn_problem *p, const struct attn_cview 
 
 /* ---- rows of one head: each stretch of keys that is read serves all of them ----------------- */
 
-enum { FN(STRETCH) = 32, FN(VECTORS) = 4 };
+/* Keys of which totals are compensated, keys that are multiplied while they are in the nearest
+ * cache, and vectors of columns that are summed in registers. */
+enum { FN(STRETCH) = 32, FN(NEAR) = 8, FN(VECTORS) = 8 };
 
 /* Keys n0 to n1 of a row, and some vectors of their columns: y += sum of weight[n] * x[key[n]],
  * summed by itself and added without loss. */
@@ -106,10 +108,14 @@ static inline __attribute__((always_inline)) void
 FN(combine_columns)(const struct attn_oracle_row *row, int64_t n0, int64_t n1, const WIDE *weight,
                     const WIDE *x, int64_t width, int vectors, WIDE *y, WIDE *lost)
 {
-    WIDE_LANE run[FN(VECTORS)] = {0};
+    WIDE_LANE run[FN(VECTORS)];
+    for (int t = 0; t < vectors; t++)
+        run[t] = (WIDE_LANE){0};
     for (int64_t n = n0; n < n1; n++) {
         const WIDE *from = x + row->key[n] * stride_of(width), w = weight[n];
-        for (int t = 0; w != 0 && t < vectors; t++)
+        if (w == 0)
+            continue;
+        for (int t = 0; t < vectors; t++)
             run[t] += w * *(const WIDE_LANE *)(from + t * FN(LANE));
     }
     for (int t = 0; t < vectors; t++)
@@ -127,18 +133,21 @@ WIDE_LOOPS static void FN(combine)(struct attn_oracle_row *rows, int n_rows, int
         longest = rows[r].n > longest ? rows[r].n : longest;
     }
     for (int64_t n0 = 0; n0 < longest; n0 += FN(STRETCH))
-        for (int r = 0; r < n_rows; r++) {
-            const struct attn_oracle_row *row = &rows[r];
-            const WIDE *weight = gradient ? row->wide_s : row->wide_p;
-            int64_t n1 = n0 + FN(STRETCH) < row->n ? n0 + FN(STRETCH) : row->n, c = 0;
-            WIDE *y = row->wide_sum, *lost = y + row->width;
-            if (n0 >= n1 || (gradient && !has_dq(row)))
-                continue;
-            for (; c + FN(VECTORS) * FN(LANE) <= width; c += FN(VECTORS) * FN(LANE))
-                FN(combine_columns)
-            (row, n0, n1, weight, x + c, width, FN(VECTORS), y + c, lost + c);
-            for (; c < width; c += FN(LANE))
-                FN(combine_columns)(row, n0, n1, weight, x + c, width, 1, y + c, lost + c);
+        for (int64_t c = 0, vectors; c < width; c += vectors * FN(LANE)) {
+            vectors = c + FN(VECTORS) * FN(LANE) <= width ? FN(VECTORS) : 1;
+            for (int r = 0; r < n_rows; r++) {
+                const struct attn_oracle_row *row = &rows[r];
+                const WIDE *weight = gradient ? row->wide_s : row->wide_p;
+                int64_t n1 = n0 + FN(STRETCH) < row->n ? n0 + FN(STRETCH) : row->n;
+                WIDE *y = (WIDE *)row->wide_sum + c, *lost = y + row->width;
+                if (n0 >= n1 || (gradient && !has_dq(row)))
+                    continue;
+                if (vectors > 1) {
+                    FN(combine_columns)(row, n0, n1, weight, x + c, width, FN(VECTORS), y, lost);
+                } else {
+                    FN(combine_columns)(row, n0, n1, weight, x + c, width, 1, y, lost);
+                }
+            }
         }
     for (int r = 0; r < n_rows; r++) {
         WIDE *y = rows[r].wide_sum;
@@ -148,16 +157,16 @@ WIDE_LOOPS static void FN(combine)(struct attn_oracle_row *rows, int n_rows, int
 }
 
 /* wide_s = q . k of each row's keys, or dO . v. */
-static void FN(dot_rows)(struct attn_oracle_row *rows, int n_rows, int gradient, const WIDE *keys,
-                         int64_t width)
+WIDE_LOOPS static void FN(dot_rows)(struct attn_oracle_row *rows, int n_rows, int gradient,
+                                    const WIDE *keys, int64_t width)
 {
     int64_t longest = 0;
     for (int r = 0; r < n_rows; r++)
         longest = rows[r].n > longest ? rows[r].n : longest;
-    for (int64_t n0 = 0; n0 < longest; n0 += FN(STRETCH))
+    for (int64_t n0 = 0; n0 < longest; n0 += FN(NEAR))
         for (int r = 0; r < n_rows; r++) {
             struct attn_oracle_row *row = &rows[r];
-            int64_t n1 = n0 + FN(STRETCH) < row->n ? n0 + FN(STRETCH) : row->n;
+            int64_t n1 = n0 + FN(NEAR) < row->n ? n0 + FN(NEAR) : row->n;
             if (n0 < n1 && !(gradient && row->max == -(double)INFINITY))
                 FN(dots)
             (row, n0, n1, gradient ? row->wide_do : row->wide_q, keys, width, row->wide_s,

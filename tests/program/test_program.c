@@ -86,7 +86,7 @@ static const struct scratch_row expected[] = {
     {"measure tiled --len 256", 2, "did you mean --length?"},
     {"check -v tiled", 2, "did you mean --verbose?"},
     {"check --plugin x.c", 2, "x.c: is source: cc -O2 -shared -fPIC -I. -o x.so x.c"},
-    {"check tiled --model gpt", 2, "no model is called 'gpt'; attnlab list models has them"},
+    {"check tiled --model gpt", 2, "no model is called 'gpt' (did you mean gpt-2?)"},
     {"check tiled --model gpt-2", 0, "\n  judged at the shapes of: gpt-2\n"},
     {"check --help", 0, "--strict"},
     {"check nosuch", 2, "no implementation is called 'nosuch'; there are: dense"},

@@ -14,6 +14,15 @@ SUITE(refusals, .seconds = 600, .open = scratch_open, .close = scratch_close);
 
 static const struct scratch_row usage[] = {
     {"report --from x --out ''", 2, "--out '' names no folder"},
+    {"report dense --from x --out $folder/d", 2, "without --plan and --from it works"},
+    {"report --length 5 --out $folder/d", 2, "it goes with --plan or a SPEC"},
+    {"price dense --length 0", 0, "note: --length 0: this extent is 0"},
+    {"price dense --length 5 --color", 2, "NO_COLOR=1 turns them off"},
+    {"price dense --len 5", 2, "did you mean --length?"},
+    {"-v", 2, "attnlab --version says it"},
+    {"check dense --case tinny", 2, "did you mean tiny?"},
+    {"study opensora", 2, "did you mean open-sora-720gb?"},
+    {"measure --plan $plan", 2, ":1: unknown key 'lenght' (did you mean length?)"},
     {"run", 2, "an argument is missing: attnlab run SPEC"},
     {"run dense", 2, "tensors are missing"},
     {"run dense tiled-textbook --input $tensors --compare", 2, "'tiled-textbook' is left over"},
@@ -44,7 +53,9 @@ TEST(usage_errors)
     small_make(&s, 3);
     setenv("tensors", small_save(&s), 1);
     setenv("none", scratch_path("none"), 1);
+    setenv("plan", scratch_path("none/p.plan"), 1);
     ck_assert_int_eq(mkdir(scratch_path("none"), 0700), 0);
+    scratch_shell(0, "", "echo 'lenght = 5' > \"$plan\"");
     scratch_rows(usage, COUNT(usage));
     ck_assert_int_eq(scratch_count(), 2);
 }

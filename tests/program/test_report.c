@@ -295,7 +295,7 @@ TEST(groups_share_a_figure)
     json_decref(settings);
 }
 
-/* Of seven curves five stand out: the first of each family, then in order; the others are grey, each a
+/* Of seven curves five stand out: the first of each family, then in order; each of the others has a
  * grey of its own. */
 TEST(five_curves_stand_out)
 {
@@ -316,6 +316,19 @@ TEST(five_curves_stand_out)
         for (int b = 0; b < c; b++)
             ck_assert_str_ne(curve->colour, figure->curve[b].colour);
     }
+}
+
+/* SPECs and lengths are a plan of one group. */
+TEST(report_of_specs)
+{
+    const char *out = scratch_path("specs");
+    scratch_expect(0, "index.html",
+                   "report tiled dense --length 16,32 --rounds 1 --budget 60 --out '%s'", out);
+    scratch_shell(0, "", "test -s '%s'/figures/memory.svg", out);
+    scratch_shell(
+        0, "",
+        "grep -q '^<pre>.*attnlab measure --length 16,32 .* tiled dense --out' '%s'/index.html",
+        out);
 }
 
 TEST(what_was_not_run_is_named)
@@ -678,7 +691,8 @@ TEST(a_report_that_fails_leaves_nothing)
         strcpy(fixture_add("length-causal", "mine", text, 0)->route, "plug-in");
     }
     (void)snprintf(from, sizeof from, "%s", fixture_write_records("r.jsonl"));
-    fixture_report(2, "goes with --plan, without --from", "--from '%s' --budget 3", from);
+    fixture_report(2, "it goes with --plan or a SPEC, without --from", "--from '%s' --budget 3",
+                   from);
     fixture_report(0, "", "--from '%s' --plan '%s'", from, path);
     fixture_expect_words_of("out/figures/time-causal.gp", WORDS("\"mine\" \"My own\""));
     static const char label[] = "group length-causal\n label mine = Mine alone\n label none = x\n";

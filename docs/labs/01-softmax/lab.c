@@ -40,7 +40,7 @@ static int forward(const struct attn_plugin_call *t)
     return status;
 }
 
-/* What it does, and by which conventions: those of your task. */
+/* Its claims and conventions: those of your task. */
 const struct attn_plugin *attn_plugin_get(void)
 {
     static const struct attn_plugin lab = {

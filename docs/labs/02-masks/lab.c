@@ -20,7 +20,7 @@ static float *row_to(const struct attn_plugin_out *t, int64_t b, int64_t h, int6
     return (float *)t->data + b * t->stride[0] + h * t->stride[1] + i * t->stride[2];
 }
 
-/* Whether query i sees key j: by numbers where t->banded is 1, else by bytes, or every key. */
+/* 1 if query i sees key j: by numbers where t->banded is 1, else by bytes, or every key. */
 static int sees(const struct attn_plugin_call *t, int64_t b, int64_t h, int64_t i, int64_t j)
 {
     (void)t, (void)b, (void)h, (void)i, (void)j;
@@ -48,7 +48,7 @@ static int forward(const struct attn_plugin_call *t)
     return status;
 }
 
-/* What it does, and by which conventions: those of your task. */
+/* Its claims and conventions: those of your task. */
 const struct attn_plugin *attn_plugin_get(void)
 {
     static const struct attn_plugin lab = {

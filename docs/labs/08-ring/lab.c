@@ -26,7 +26,7 @@ static int post_hop(const struct attn_plugin_rank *rank, int k, int s, struct pa
     return -1; /* rank->post(rank, send, 2, receive, 2) */
 }
 
-/* Whether query i of this rank sees key j of rank J's block: the mask speaks of places in the
+/* 1 if query i of this rank sees key j of rank J's block: the mask speaks of places in the
  * whole sequence (rank->call: banded, offset, window_left, window_right). */
 static int sees(const struct attn_plugin_rank *rank, int J, int64_t i, int64_t j)
 {
@@ -49,7 +49,7 @@ static int rank_backward(const struct attn_plugin_rank *rank)
     return ATTN_PLUGIN_FAILED;
 }
 
-/* What it does, and by which conventions: those of your task. */
+/* Its claims and conventions: those of your task. */
 const struct attn_plugin *attn_plugin_get(void)
 {
     static const struct attn_plugin lab = {

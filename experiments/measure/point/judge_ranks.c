@@ -1,8 +1,9 @@
 /* Judging results that no process has the whole of.  See point_work.h.
  *
- * A row of O needs all keys and values of its head, but those of no other, and they are a function
- * of the case: the first process makes one head after the other (backward, all heads of a kv head),
- * and has rows of results from the ranks: those of the sample, or all of a small problem. */
+ * A row of O needs the keys and values of its own head alone, and these are a function of the case.
+ * So the first process makes the inputs of one head after the other (backward: of all heads of a kv
+ * head) and gets the rows of results from the ranks: those of the sample, or all of a small
+ * problem. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,9 +44,9 @@ static char *row_of(const struct attn_tensor *t, int64_t b, int64_t h, int64_t i
     return (char *)t->data + (int64_t)attn_dtype_size(t->dtype) * attn_offset(t->stride, b, h, i);
 }
 
-/* The rows of these heads that a rank has and that are asked for (NULL: all), in the order of its
- * shard: packed from the shard, or unpacked to the tensor of the heads; either may be NULL.  Their
- * bytes. */
+/* Of these heads, the rows that a rank has and that are asked for (NULL: all), in the order of its
+ * shard.  With a shard they are packed from it; with `head`, the tensor of the heads, they are
+ * unpacked to it; without both they are only counted.  Returns their bytes. */
 static int64_t carry(const struct attn_rank_home *rank, const struct head_part *x, int slot,
                      const char *asked, const struct attn_tensor *shard, char *packed,
                      const struct attn_tensor *head, int64_t bytes)
@@ -59,7 +60,7 @@ static int64_t carry(const struct attn_rank_home *rank, const struct head_part *
         rank->part.whole(&rank->part, slot, whole);
         int is_other = whole[0] != x->batch || whole[1] < first || whole[1] >= end;
         if (is_other && at[2] == 0)
-            at[2] = extent[2] - 1; /* and so are all rows of that head */
+            at[2] = extent[2] - 1; /* skip the other rows of that head */
         if (is_other || (asked != NULL && !asked[whole[2]]))
             continue;
         if (shard != NULL)
@@ -96,7 +97,7 @@ static enum attn_status fetch(struct attn_point_work *work, const struct head_pa
 
 /* ---- judging --------------------------------------------------------------------------------- */
 
-/* The worst of each output; the first head that is not right has the word. */
+/* Keep the worst of each output, and the verdict of the first head that fails. */
 static void add_head(const struct attn_result *r, const struct head_part *x,
                      struct attn_result *all)
 {

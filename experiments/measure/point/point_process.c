@@ -66,7 +66,7 @@ enum attn_status attn_point_asked(const json_t *line, struct attn_point_how *how
                : ATTN_OK;
 }
 
-/* A command's files outlive a point that is killed: they are made and removed out here. */
+/* The child may be killed, so its parent makes and removes the files of a command. */
 static int run_child(struct attn_point_how how, double limit_s, const struct attn_point *point,
                      struct attn_process *child)
 {
@@ -92,7 +92,7 @@ static int run_child(struct attn_point_how how, double limit_s, const struct att
 
 /* ---- what it answers ------------------------------------------------------------------------- */
 
-/* The line of a child that speaks of something else, or contradicts itself. */
+/* The error in a child's line: another point, or fields that contradict each other.  NULL: none. */
 static const char *contradiction(const struct attn_point *p, const struct attn_point *asked,
                                  const struct attn_process *child)
 {
@@ -107,7 +107,7 @@ static const char *contradiction(const struct attn_point *p, const struct attn_p
         return NULL;
     int untimed = strcmp(p->time_source, "command") == 0 && isnan(p->first_s) && p->n_warm == 0;
     if (untimed && p->verdict[0] != '\0' && p->digest[0] != '\0')
-        return NULL; /* a whole command, lost in the noise of starting one */
+        return NULL; /* a command whose time is less than the noise of its start */
     if (!(p->first_s > 0) || p->verdict[0] == '\0' || p->digest[0] == '\0')
         return "a good point without a time, a verdict or a digest";
     for (int t = 0; t < p->n_warm; t++)
@@ -205,7 +205,8 @@ int attn_point_process(const struct attn_point_how *how, double limit_s, void (*
                  strerror(errno));
     if (child.interrupted)
         return 0;
-    attn_point_unverified(point); /* of an earlier round, which only the child compares with */
+    attn_point_unverified(
+        point); /* drop the results of an earlier round: only the child compares with them */
     read_child(&child, limit_s, point);
     point->load = load;
     point->steal_s = attn_machine_steal() - steal;

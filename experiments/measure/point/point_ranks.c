@@ -1,6 +1,6 @@
 /* A point whose ranks are processes (optimized/parallel/rank_runner.h): no process has the whole of
- * any tensor.  All do what point.c does, on the tensors of their own ranks.  The sweep asks the
- * first one, which tells the others. */
+ * any tensor.  Each runs point.c on the tensors of its own rank.  The sweep runs in the first one,
+ * which sends each point to the others. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 /* ---- asking and serving ---------------------------------------------------------------------- */
 
-/* The order of the first process to the others. */
+/* The message of the first process to the others: measure this point, or end. */
 struct ask {
     int is_over;
     struct attn_point_how how;

@@ -8,7 +8,7 @@
 
 #include "experiments/cli/cli.h"
 
-enum { WIDTH = 80, INDENT = 4 };
+enum { WIDTH = 80, INDENT = 2 };
 
 /* ---- a table --------------------------------------------------------------------------------- */
 
@@ -84,25 +84,6 @@ static int64_t fit(const struct attn_table *t, int64_t from)
     return t->columns;
 }
 
-static void print_text(const struct attn_table *t)
-{
-    for (int64_t from = t->labels, to; from < t->columns; from = to) {
-        to = fit(t, from);
-        for (int64_t r = -1; r < t->rows; r++) {
-            int blank = INDENT - 2; /* none behind the last number */
-            for (int64_t c = 0; c < to; c = c + 1 == t->labels ? from : c + 1) {
-                const char *cell = attn_table_cell(t, r, c);
-                blank += width_of(t, c) - (int)strlen(cell);
-                if (cell[0] != '\0')
-                    printf("%*s%s", blank, "", cell);
-                blank = cell[0] != '\0' ? 0 : blank;
-            }
-            putchar('\n');
-        }
-        putchar('\n');
-    }
-}
-
 /* A paragraph in lines of WIDTH. */
 static void print_words(const char *text)
 {
@@ -148,7 +129,8 @@ void attn_handout_words(struct attn_handout *handout, const char *text)
 }
 
 /* Heads may be equal: keys are the places of their columns. */
-static void put_table(struct attn_document *d, const struct attn_table *t, int64_t from, int64_t to)
+static void put_table(struct attn_handout *handout, const struct attn_table *t, int64_t from,
+                      int64_t to)
 {
     enum { MOST = WIDTH };
     char key[MOST][12];
@@ -169,18 +151,20 @@ static void put_table(struct attn_document *d, const struct attn_table *t, int64
             json_array_append(rows, row);
         json_decref(row);
     }
-    attn_document_table(d, column, rows);
+    if (handout->format == ATTN_HANDOUT_MD)
+        attn_document_table(&handout->document, column, json_incref(rows));
+    else {
+        attn_table_print(stdout, ATTN_TABLE_INDENTED, column, rows);
+        putchar('\n');
+    }
+    json_decref(rows);
 }
 
 void attn_handout_table(struct attn_handout *handout, const struct attn_table *t)
 {
     handout->in_words = 0;
-    if (handout->format == ATTN_HANDOUT_TEXT) {
-        print_text(t);
-        return;
-    }
     for (int64_t from = t->labels, to; from < t->columns; from = to) {
         to = fit(t, from);
-        put_table(&handout->document, t, from, to);
+        put_table(handout, t, from, to);
     }
 }

@@ -44,7 +44,9 @@ const struct attn_cli_command attn_cmd_grade = {
         "NAME/ with lab.json and a file `command`, one line.  Without a submission the task is "
         "printed.",
     .flags = uses,
-    .more = "Every submission runs in a process of its own, with limits.  One that writes to "
+    .more = "  attnlab grade 06 tiled.c\n"
+            "\n"
+            "Every submission runs in a process of its own, with limits.  One that writes to "
             "inputs or\n"
             "to files that are not its own, leaves processes behind or ends others has 0 points.",
     .exits = "0 all points, or a class is graded; 1 fewer; 2 there is no such lab or file; 3 the "
@@ -128,8 +130,9 @@ static int grade(void *values, int n, char **operand)
     attn_cli_must(attn_task_make(lab, seed, key != NULL ? key + 1 : "", &task, &err), &err);
     if (file == NULL && f->exec == NULL) {
         if (f->format == ATTN_SHEET_CSV)
-            attn_cli_stop(ATTN_EINVAL, NULL, "csv has points, and there is no submission: a task "
-                                             "is --format text or json");
+            attn_cli_stop(ATTN_EINVAL, NULL,
+                          "csv has points, and there is no submission: a task "
+                          "is --format text or json");
         attn_task_print(&task, (enum attn_sheet_format)f->format, stdout);
         return attn_cli_flush();
     }

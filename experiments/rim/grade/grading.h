@@ -60,7 +60,6 @@ struct attn_task {
 enum attn_status attn_task_make(const struct attn_lab *lab, const char *seed, const char *hidden,
                                 struct attn_task *task, struct attn_error *err);
 
-
 /* Compares a declaration with the task's.  0: they agree.  1: a claim or a convention differs: the
  * criterion `task` is lost.  2: it makes bounds wider, or leaves cases out: all is lost. */
 int attn_task_differs(const struct attn_task *task, const struct attn_claims *claims, char *text,

@@ -48,7 +48,8 @@ const struct attn_cli_command attn_cmd_study = {
 #undef ATTN_STUDY
     ,
     .flags = flags,
-    .more = "",
+    .more = "  attnlab study list\n"
+            "  attnlab study open-sora-720gb",
     .exits = "0 all came out; 1 a published or derived quantity did not; 2 usage; 3 the machine "
              "lacks something.",
     .operands_least = 1,

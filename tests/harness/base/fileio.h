@@ -11,14 +11,15 @@
 enum attn_status attn_fault(struct attn_error *err, enum attn_status status, const char *path,
                             const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* Make one harmless line of a text from elsewhere: each byte becomes '?' that is no UTF-8, or of a
- * control character, C1 included, of a mark that turns what follows around, of what XML has not.
- */
+/* Make one harmless line of a text from elsewhere.  A byte becomes '?' where it is not UTF-8 or
+ * belongs to a control character (C1 included), to a mark that reverses the direction of text, or
+ * to a character that XML does not allow. */
 void attn_clean(char *text);
 const char *attn_cleaned(const char *text, char *to, size_t size); /* a copy, cut at that size */
 
-/* The same of n bytes, behind which '\0' comes, but for the control characters that are kept.  How
- * many bytes are done: n, or, unless this is all, up to where the last character has only begun. */
+/* The same of n bytes, which '\0' follows; the control characters in `kept` stay.  Returns the
+ * bytes that are done: n, or, unless this is all of the text, those before an incomplete last
+ * character. */
 size_t attn_clean_part(char *text, size_t n, const char *kept, int is_whole);
 
 /* Write behind the text that is there, as much as fits. */
@@ -29,7 +30,7 @@ void attn_append(char *text, size_t size, const char *format, ...)
  * EINVAL when it is the fault of the path. */
 enum attn_status attn_read_errno(int error);
 
-/* Whose file: what another program wrote may be a symbolic link to anywhere, and is not
+/* Whose file.  A file of another program may be a symbolic link to anywhere, so no link of it is
  * followed. */
 enum attn_read_whose { ATTN_READ_GIVEN, ATTN_READ_THEIRS };
 

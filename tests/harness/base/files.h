@@ -81,8 +81,8 @@ const char *attn_file_metadata(const struct attn_file *file, const char *key); /
 enum attn_status attn_file_load(const struct attn_file *file, struct attn_file_tensor *tensor,
                                 struct attn_error *err);
 
-/* The same for who reads a part of it alone: where the file has the numbers as they are needed,
- * data is the file itself, of which only what is touched is read. */
+/* The same for a caller that reads a part of it: where the file has the numbers as they are needed,
+ * data is a mapping of the file, of which only touched pages are read. */
 enum attn_status attn_file_map(const struct attn_file *file, struct attn_file_tensor *tensor,
                                struct attn_error *err);
 

@@ -8,7 +8,7 @@
 #include "tests/harness/bound/row_bound_parts.h"
 
 /* Room for a head, whose keys and values all rows share, and for each row; from `at` on: laying
- * out from NULL measures.  Returns the end. */
+ * out from NULL measures.  Returns the end.  What rows have by key is apart, as rows of k are. */
 static double *lay_out(const struct attn_problem *p, int n_rows, struct attn_row_bound *first,
                        double *at)
 {
@@ -28,7 +28,7 @@ static double *lay_out(const struct attn_problem *p, int n_rows, struct attn_row
         *x = head;
         double **const by_key[] = {&x->eps, &x->eps_raw, &x->tau,   &x->tau_back, &x->e_p,
                                    &x->dsr, &x->e_ds,    &x->e_dsr, &x->gauge_ds, &x->swollen};
-        for (size_t a = 0; a < sizeof by_key / sizeof *by_key; a++, at += n)
+        for (size_t a = 0; a < sizeof by_key / sizeof *by_key; a++, at += stride_of(p->n_key))
             *by_key[a] = at;
         x->e_o = at, at += dv;
         x->gauge_o = at, at += dv;

@@ -10,7 +10,7 @@
 
 /* Keys go by in stretches, columns in groups of vectors.  Those of the last vectors may
  * lie beyond the width: they read what stands there, and their sums are not used. */
-enum { STRETCH = 32, COLUMNS = 8, VECTORS = COLUMNS / ATTN_LANES };
+enum { STRETCH = 16, COLUMNS = 8, VECTORS = COLUMNS / ATTN_LANES };
 
 static inline int64_t whole_vectors(int64_t width)
 {

@@ -42,9 +42,10 @@ struct work {
     struct attn_oracle_row own[ATTN_ORACLE_ROWS];
     const struct attn_oracle_row *row[ATTN_ORACLE_ROWS]; /* own, or kept */
     struct attn_row_bound bound[ATTN_ORACLE_ROWS];
-    struct attn_row_kinds kinds;    /* of one row */
-    int special[ATTN_ORACLE_ROWS];  /* its kinds matter */
-    double *q, *d_o;                /* [most_rows][d] [dv] */
+    struct attn_row_kinds kinds;   /* of one row */
+    int special[ATTN_ORACLE_ROWS]; /* its kinds matter */
+    double *q, *d_o;               /* [most_rows][apart] [apart] */
+    int64_t apart; /* and so in different sets of the cache, whatever power of two d is */
     int64_t *place, *place_of_bias; /* [most_rows][n_key] rows of an output that keys add to */
     struct attn_addends of_dk[ATTN_ORACLE_ROWS], of_dv[ATTN_ORACLE_ROWS];
     int n_addends;
@@ -104,7 +105,7 @@ static void collect_keys(struct work *w, int r)
     const struct attn_row_bound *x = &w->bound[r];
     int64_t g = w->h / (p->heads / p->kv_heads), head = (w->b * p->kv_heads + g) * w->n_keys;
     int64_t *place = w->place + r * p->n_key;
-    double *q = w->q + r * p->d_key, *d_o = w->d_o + r * p->d_value;
+    double *q = w->q + r * w->apart, *d_o = w->d_o + r * w->apart;
     for (int64_t c = 0; c < p->d_key; c++)
         q[c] = attn_finite_part(attn_cview_get(&w->in->q, w->b, w->h, w->i[r], c));
     for (int64_t c = 0; c < p->d_value; c++)
@@ -362,8 +363,9 @@ static enum attn_status own_alloc(struct work *w, struct attn_error *err)
     }
     if (status == ATTN_OK)
         status = attn_row_kinds_alloc(p, &w->kinds, err);
-    w->q = calloc(((size_t)p->d_key + (size_t)p->d_value) * most + ATTN_LANES, sizeof *w->q);
-    w->d_o = w->q != NULL ? w->q + p->d_key * w->most_rows : NULL;
+    w->apart = (p->d_key > p->d_value ? p->d_key : p->d_value) + 2 * ATTN_LANES;
+    w->q = calloc(2 * (size_t)w->apart * most, sizeof *w->q);
+    w->d_o = w->q != NULL ? w->q + w->apart * w->most_rows : NULL;
     w->place = malloc(((size_t)p->n_key + 1) * (most + 1) * sizeof *w->place);
     w->place_of_bias = w->place != NULL ? w->place + p->n_key * w->most_rows : NULL;
     if (status == ATTN_OK && (w->q == NULL || w->place == NULL))

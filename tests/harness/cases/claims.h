@@ -21,7 +21,7 @@ struct attn_claims {
     /* 0: as the set has it */
     double u, u_sum, u_q, u_v, u_s, u_dp, u_p, u_ds, u_partial, u_head, exp_ulps, hidden;
     int64_t block, splits;
-    int64_t long_keys; /* our own: up to so many keys a case of the full tier may have; 0: as others
+    int64_t long_keys; /* our own: the most keys that a case of the full tier may have; 0: as others
                           do, as many as are declared (attn_claims_long_keys) */
     int ranks;         /* of a plug-in that is one rank of several; 0: it is not */
     struct attn_shapes shapes;
@@ -41,7 +41,7 @@ enum { ATTN_CLAIMS_THD = ATTN_PLUGIN_SBHD + 1 };
 
 enum {
     ATTN_DECLINES = 8,
-    ATTN_FEW_SHAPES = 40, /* so many in a tier, or a soak, where "few-shapes" is declined */
+    ATTN_FEW_SHAPES = 40, /* cases in a tier, or a soak, where "few-shapes" is declined */
 };
 /* By bit. */
 const char *attn_decline_name(int bit); /* "nan-bias", "nan-q", "nan-do" */

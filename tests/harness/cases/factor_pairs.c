@@ -132,7 +132,7 @@ static int gain_of(const struct pairs *p, int factor, int value)
     return gain;
 }
 
-/* Whether the row may have what was just chosen, and shows it and its seed. */
+/* 1 if the row may have the latest choice, and shows it and its seed. */
 static int is_allowed(const struct attn_maker *m, const struct pairs *p, int f, int g)
 {
     struct attn_choice c = complete(m, p, 1);

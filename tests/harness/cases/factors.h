@@ -73,12 +73,12 @@ int64_t attn_choice_number(const struct attn_factors *table, const struct attn_c
 double attn_case_work(const struct attn_case *c);
 double attn_choice_work(const struct attn_factors *table, const struct attn_choice *choice);
 
-/* Whether the values can stand together: a group divides the heads, no extent has two names, a
+/* 1 if the values can stand together: a group divides the heads, no extent has two names, a
  * gradient needs what it is the gradient of, some key is seen, every declared extent is kept, and
  * nothing is asked that is not claimed. */
 int attn_choice_is_possible(const struct attn_factors *table, const struct attn_choice *choice);
 
-/* Whether the case of this choice can show an error that strikes where both values meet.  What
+/* 1 if the case of this choice can show an error that strikes where both values meet.  What
  * hides it is in the table, in words. */
 int attn_choice_shows(const struct attn_factors *table, const struct attn_choice *choice,
                       int factor, int other);

@@ -48,8 +48,8 @@ const struct attn_battery_case *attn_battery_find(const char *name)
 
 /* ---- within claims --------------------------------------------------------------------------- */
 
-/* Families whose point is their extents, or what one storage type does to them; cases of the
- * others are about masks, data and layouts, and are asked at whatever extents are declared. */
+/* Families that are about extents, or about one storage type, keep their extents.  Cases of the
+ * others are about masks, data and layouts: they take the extents that are declared. */
 static int keeps_extents(const char *name)
 {
     static const char *const family[] = {"length-", "width-",  "empty-", "zero-",
@@ -61,8 +61,8 @@ static int keeps_extents(const char *name)
     return family[f] != NULL;
 }
 
-/* A claimed type in which a case written in this one has its point: 64 bits have only their own,
- * 16 bits either, and what is written in f32 has it in all. */
+/* Take a claimed type that can show the same error: f64 shows only its own, bf16 and f16 each
+ * other's, and a case in f32 shows it in every type. */
 static int take_type(const struct attn_battery_case *hand, const struct attn_claims *claims,
                      struct attn_case *c)
 {
@@ -89,7 +89,7 @@ static int is_about_gradient(const struct attn_battery_case *hand, const struct 
            slot == ATTN_T_DLSE || slot >= ATTN_T_DQ;
 }
 
-/* Of another case the rest is asked where gradients are not claimed. */
+/* Without claimed gradients, a case that is not about them keeps its forward pass. */
 static void take_pass(const struct attn_battery_case *hand, const struct attn_claims *claims,
                       struct attn_case *c)
 {
@@ -169,7 +169,7 @@ enum attn_status attn_case_within(const struct attn_battery_case *hand,
         *c = written;
         return is_allowed(c, claims, route, err);
     }
-    if (strstr(hand->name, "scale") == NULL) /* whose point that is */
+    if (strstr(hand->name, "scale") == NULL) /* those need their scale */
         attn_case_narrow(claims, c);
     if (is_allowed(c, claims, route, NULL) == ATTN_OK)
         return ATTN_OK;
@@ -187,13 +187,13 @@ enum attn_status attn_case_within(const struct attn_battery_case *hand,
     status = is_allowed(c, claims, route, err);
     if (status != ATTN_EINVAL)
         return status;
-    *c = written; /* its data cannot be had in another type */
+    *c = written; /* another type cannot hold its data */
     return is_allowed(c, claims, route, err);
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-/* A case more; *lacks_memory where there is no room. */
+/* Add a case; list->lacks_memory where there is no memory. */
 static void add(struct attn_tier_list *list, const char *name, const struct attn_case *c,
                 const char *ids, const char *why, const struct attn_choice *choice)
 {
@@ -234,8 +234,8 @@ void attn_tier_close(struct attn_tier_list *list)
     list->n = list->capacity = 0;
 }
 
-/* A choice of the table as a case; one that is not allowed after all is none, and counted: the
- * maker of choices takes it for met. */
+/* A choice of the table as a case.  One that the claims do not allow is dropped and counted; its
+ * pairs of values count as met. */
 struct making {
     struct attn_tier_list *list;
     enum attn_route route;
@@ -269,8 +269,7 @@ static void take_corner(void *arg, const char *name, const struct attn_case *c)
         x->list->refused++;
 }
 
-/* Long rows of keys are asked where so many are declared; one that has been cut to the claims must
- * still be long, and no square. */
+/* A case of long rows is asked only where the claims allow its keys, and more keys than queries. */
 static int is_asked(const struct attn_battery_case *hand, const struct attn_claims *claims)
 {
     struct attn_case c;

@@ -1,11 +1,11 @@
 /* Input guard: while an implementation runs, a write to an input is noticed by the machine itself.
  *
- * Inputs (with the red zones around them) are mapped read-only: whoever writes to one, even what
- * stands there already, is noted with the element that was hit, and let go on.  The floating-point
- * environment (rounding, flush-to-zero, traps) is compared and put back.
+ * Inputs (with the red zones around them) are mapped read-only.  A write to one, even of the value
+ * that is there already, is noted with the element that was hit, and the code goes on.  The
+ * floating-point environment (rounding, flush-to-zero, traps) is compared and put back.
  *
- * One watch at a time in a process; ranks may be threads.  Other faults are left to whoever handled
- * them before: reads beyond a guard page still kill. */
+ * A process has one guard at a time; ranks may be threads.  Other faults go to the handler that was
+ * there before: a read beyond a guard page still kills. */
 #ifndef TESTS_HARNESS_INPUT_GUARD_H
 #define TESTS_HARNESS_INPUT_GUARD_H
 

@@ -1,5 +1,5 @@
-/* A case made concrete: its problem, its mask and its tensors, filled and guarded, for whoever runs
- * an implementation on them or works out the truth. */
+/* A case made concrete: its problem, its mask and its tensors, filled and guarded, for
+ * a run of an implementation on them or for the oracle. */
 #ifndef TESTS_HARNESS_SETUP_H
 #define TESTS_HARNESS_SETUP_H
 
@@ -52,7 +52,7 @@ struct attn_setup {
     struct attn_kept *kept;             /* NULL: nothing is */
     struct attn_subsets *subsets;       /* of the fill `subsets` (subsets/subsets.h); else NULL */
     const struct attn_setup_part *part; /* while it is opened; NULL: the whole */
-    int unweighed;                      /* nobody asks what a pass proves about the mask */
+    int unweighed;                      /* it is not asked what a pass proves about the mask */
     double most_work;                   /* of a model of a fault (diagnose.c); 0: as usual */
     /* Arithmetic that is declared for whatever runs, beside the spec's own; NULL: none. */
     void (*declare)(const struct attn_problem *problem, struct attn_precision *precision);

@@ -45,7 +45,7 @@ static void compare_books(const struct attn_cost *cost, const struct attn_rank_u
         }
 }
 
-/* Complaint about memory after a pass, or "".  What it saved is the only thing that may be live. */
+/* Complaint about memory after a pass, or "".  Only its saved data may be live. */
 static void check_memory(const struct attn_spec *spec, const struct attn_problem *p,
                          enum attn_pass pass, const struct attn_ledger *ledger,
                          struct attn_rank_use *use, const struct attn_saved *saved, char *text,

@@ -11,7 +11,7 @@ void attn_run_case(const struct attn_spec *spec, const struct attn_case *c,
 
 /* The same problem again and again, in one process and one set of tensors. */
 struct attn_repetition {
-    int calls;      /* at most so many runs, forward and backward together being one    */
+    int calls;      /* runs, at most; forward and backward together are one              */
     double seconds; /* no more of them after so long; 0: no limit                       */
     int same_bits;  /* a run with other bits than the first has failed, within the bound or not */
 };

@@ -20,7 +20,7 @@ struct attn_answer {
     struct attn_result result; /* verdicts REFUSED, CRASH, TIMEOUT, ERROR among them           */
     struct attn_wants wants;   /* the claims that it asked for, and why it was refused by them */
     double seconds;            /* that calling and judging took, or judging files alone        */
-    int not_reached;           /* nobody came to it, which is an ERROR                         */
+    int not_reached;           /* it was not asked, which is an ERROR                          */
     int64_t hwm_bytes;         /* of a plug-in: VmHWM of its process so far; -1 unknown         */
     char environment[96];      /* of a plug-in: what a call did to the floating-point environment */
     int64_t sent[2], messages[2]; /* of a plug-in that is ranks: bytes and messages of that rank
@@ -93,9 +93,9 @@ struct attn_external_route {
      * to be closed then. */
     enum attn_status (*open)(struct attn_external *x, struct attn_error *err);
 
-    /* Ask n cases, and fill answer[n]; where x has others next to it, [n][those].  Whatever they do
-     * to the implementation is in the answers.  EINVAL: a command cannot be run, or does not start;
-     * ENOMEM: we could not do our part.  There are no answers then. */
+    /* Ask n cases, and fill answer[n]; where x has others next to it, [n][those].  An answer has
+     * all that its case did to the implementation.  EINVAL: a command cannot be run, or does not
+     * start; ENOMEM: we could not do our part.  There are no answers then. */
     enum attn_status (*ask)(struct attn_external *x, struct attn_asked *asked, int n,
                             struct attn_answer *answer, struct attn_error *err);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "experiments/rim/studies/study.h"
+#include "experiments/rim/studies/torch_layers.h"
 #include "tests/fixtures/external_fixture.h"
 #include "tests/fixtures/report_fixture.h"
 #include "tests/fixtures/scratch.h"
@@ -23,6 +24,30 @@ static void check_figure(const char *name)
                   "sed -E -z -f \"$OLDPWD\"/plots/small.sed %s.svg | "
                   "cmp - \"$OLDPWD\"/docs/studies/%s.svg",
                   scratch_path("figures"), name, name, name, name, name);
+}
+
+/* docs/answers.md, training-h100, 2: with checkpoints eight layers of flash need 64 MiB more than one:
+ * seven inputs, and the gradient that comes down, which is not the caller's. */
+TEST(checkpointed_peak)
+{
+    static struct attn_study_run run;
+    static struct attn_torch_play play;
+    int entry[TENSORS];
+    const int64_t mib = 1 << 20;
+    for (int t = 0; t < (int)TENSORS; t++)
+        entry[t] = t;
+    play.run = &run;
+    play.entry = entry;
+    for (int without = 0; without < 2; without++) {
+        int64_t one[MOMENTS], eight[MOMENTS];
+        struct attn_torch_row row = {
+            .backend = FLASH, .checkpoint = 1, .layers = 1, .B = 1, .H = 8, .d = 128, .L = 4096};
+        run.leave_out = without ? (int)DY : -1;
+        attn_torch_play_row(&play, &row, one);
+        row.layers = 8;
+        attn_torch_play_row(&play, &row, eight);
+        ck_assert_int_eq(eight[PEAK_BACKWARD] - one[PEAK_BACKWARD], (without ? 56 : 64) * mib);
+    }
 }
 
 /* The command, with all it runs for real: one line of JSON for each quantity. */
