@@ -209,11 +209,7 @@ static unsigned wanted_of(const struct planted_fault *fault, int is_square)
                                  has_atom(fault, ATTN_FACTOR_CAUSAL, "tl")));
     if (fault->pass == ATTN_FORWARD)
         return 1u << ATTN_O;
-    unsigned wanted =
-        one_key || has_atom(fault, ATTN_FACTOR_SCALE, "0") ? 1u << ATTN_DV : gradients;
-    if (has_atom(fault, ATTN_FACTOR_KV, "shared") && wanted & 1u << ATTN_DV) /* dV is in dK */
-        wanted = (wanted & ~(1u << ATTN_DV)) | 1u << ATTN_DK;
-    return wanted;
+    return one_key || has_atom(fault, ATTN_FACTOR_SCALE, "0") ? 1u << ATTN_DV : gradients;
 }
 
 /* The outputs that a case finds wrong. */
@@ -225,6 +221,8 @@ static unsigned found_by(const struct planted_fault *fault, const char *text)
     ck_assert_msg(r.verdict != ATTN_ERROR && r.verdict != ATTN_REFUSED, "%s: %s", text, r.text);
     for (int o = 0; o < ATTN_OUTPUTS && r.verdict == ATTN_FAILED; o++)
         found |= r.output[o].n > 0 && !(r.output[o].ratio <= 1) ? 1u << o : 0;
+    if (strstr(text, ":kv=shared") != NULL && found & 1u << ATTN_DK) /* dV is in dK */
+        found |= 1u << ATTN_DV;
     return found;
 }
 

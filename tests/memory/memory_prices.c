@@ -176,7 +176,8 @@ static const struct hand_price hand_prices[] = {
     /* V a view of K: K of a block 2*2*6*8 numbers hops once, their gradient twice; dV of a product,
      * 2*2*6*6, is local */
     {"ring:ranks=2,local=tiled-textbook", ATTN_BACKWARD, 0, 2304, 3, 0,
-     "zeros=24 delta.shard=160 kv.travel=768 dkv.travel=768 dkv.partial=768 dq.partial=1280",
+     "zeros=24 delta.shard=160 kv.travel=768 dkv.travel=768 dkv.partial=768 dq.partial=1280 "
+     "shared.dv=576",
      "b2h4g2q10k12d8v6:causal(br):f32:normal:s1:pass=bwd:kv=shared"},
     /* 4 ranks: a block of K has 2*4*16*16 = 2048 numbers and travels through two slots; a rank's
      * rows are 2*8*16 = 256, of 16 features */

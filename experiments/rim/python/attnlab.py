@@ -308,10 +308,10 @@ def _keywords(case, tensors, declared, takes):
     return words
 
 
-def _shared(tensors, case):
+def _shared(tensors, case, to=None):
     """One tensor for K and V: v is a view of k."""
     if "kv" in tensors:
-        tensors.update(k=tensors["kv"], v=tensors["kv"][..., :case["dv_view"]])
+        (tensors if to is None else to).update(k=tensors["kv"], v=tensors["kv"][..., :case["dv_view"]])
     return tensors
 
 
@@ -370,7 +370,9 @@ class _Subject:
         upstream = [tensors[name] for name in ("do", "dlse") if name in tensors]
 
         def forward(*x):
-            leaf = _shared(dict(zip(names, x)), case)
+            leaf = dict(zip(names, x))
+            if "kv" in tensors:  # the view is made of what has the gradient
+                _shared({"kv": tensors["kv"], **leaf}, case, leaf)
             given = {**words, **{name: leaf[name] for name in names[main:] if name in leaf}}
             return self.result(case, self.attention(leaf.get("q", q), leaf.get("k", k), leaf.get("v", v), **given))
 

@@ -249,7 +249,7 @@ def test_shared():
         "b2h3q9d8v5:none:f32:normal:s1:pass=bwd:kv=shared", "h2q9d8:none:f32:normal:s1:pass=bwd:kv=shared"]}
     judge(with_lse, backward=back, **how).require()
     result = judge(with_lse, backward=functools.partial(back, add=0), **how)
-    assert result.failures[0].cause == "fits dK without dV, which is to be added to it", result
+    assert len(result.failures) == 2 and "looks like: fits dK without dV" in str(result), result
     if importlib.util.find_spec("torch"):
         import torch
 
