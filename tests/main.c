@@ -44,9 +44,9 @@ void test_add(struct test_group *group, struct test *test)
 
 /* Begin in this order. */
 static const char *const longest[] = {
-    "battery",       "vector_files", "external",       "mutants", "relations", "tiers",
-    "vectors",       "memory",       "manual",         "program", "resident",  "measure",
-    "plugin_curves", "parallel",     "command_curves", "run",     "packed"};
+    "external", "manual",  "battery",  "vector_files", "mutants",        "tiers",
+    "factors",  "vectors", "memory",   "relations",    "program",        "resident",
+    "measure",  "run",     "parallel", "packed",       "command_curves", "plugin_curves"};
 enum { LONGEST = sizeof longest / sizeof *longest };
 
 /* Of one suite; in memory that its process shares with this one. */

@@ -1,8 +1,9 @@
 #!/bin/bash
 # Runs the commands of one page of the manual and compares what they print with what the page says.
 #
-#     tests/manual.sh BUILD PAGE
+#     tests/manual.sh BUILD PAGE [STUDIES]
 #
+# STUDIES is a folder for what studies print, which other pages show too.
 # A command is an indented line that begins with "$ ", and goes on in the next line where it
 # ends in a backslash.  Its output follows, as far as lines are indented; "..." stands for any
 # lines.  Without output below it a command must only end with 0.
@@ -15,6 +16,7 @@ set -u
 build=$(realpath -- "$1") page=$(realpath -- "$2")
 root=$(realpath "$(dirname "$0")/..")
 work=$(mktemp -d) && trap 'rm -rf "$work"' EXIT
+studies=${3:-$work}
 mkdir "$work/at" "$work/at/build"
 ln -s "$root"/{README.md,docs,experiments,optimized,plots,ref,tests} "$work/at"
 cd "$work/at" || exit 4
@@ -42,12 +44,12 @@ same() {
          }' "$1" "$2"
 }
 
-# A study takes seconds: it runs once for a page, whichever of its lines the page shows.
+# A study takes seconds: it runs once, whichever of its lines the pages show.
 with_one_study() {
     local study=${1%% | *}
     if [[ $study =~ ^attnlab\ study\ [a-z0-9-]+$ && $study != "$1" ]]; then
-        [ -e "$work/$study" ] || $study >"$work/$study" 2>&1 </dev/null
-        echo "cat '$work/$study' | ${1#* | }"
+        [ -e "$studies/$study" ] || $study >"$studies/$study" 2>&1 </dev/null
+        echo "cat '$studies/$study' | ${1#* | }"
     else
         echo "$1"
     fi

@@ -8,6 +8,7 @@
 #include "experiments/check/check_report.h"
 #include "experiments/cli/cli.h"
 #include "ref/clock.h"
+#include "tests/harness/judge/runner.h"
 
 /* Each external with what is claimed for it: a declaration speaks for what stands before it and has
  * none; what stands behind the last one has that.  How many there are. */
@@ -201,6 +202,7 @@ int attn_check(const struct attn_check_request *q, char **specs, int n_specs)
     struct attn_report *report = NULL;
     struct attn_error err;
     struct attn_candidate *s = attn_cli_need(calloc((size_t)n, sizeof *s));
+    attn_keep_freed();
     attn_verdicts_open(&v, stdout);
     v.format = (enum attn_format)q->format;
     v.has_text = externals && strcmp(q->externals.at[0].flag, "serve") == 0;

@@ -261,7 +261,7 @@ static void put_smallest(struct attn_document *d, const struct attn_verdicts *v,
         attn_document_table(d, narrow_columns, json_incref(rows));
     json_decref(rows);
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
-        if (x->result.output[o].n_bad == 0)
+        if (x->result.output[o].n_bad == 0 || x->result.output[o].marks.extent[1] == 0)
             continue;
         if (pictures++ == 0)
             attn_document_text(

@@ -253,6 +253,8 @@ static void print_text(FILE *out, const struct attn_column *column, const json_t
         for (size_t r = 0; r < n; r++) {
             const json_t *row = json_array_get(rows, r);
             char *text = cell_text(json_object_get(row, column[c].key), column[c].unit);
+            for (char *at = text; !is_below(&column[c]) && (at = strpbrk(at, "\n\t")) != NULL;)
+                *at = ' '; /* a name of another file begins no line */
             cell[r * COLUMNS + (size_t)c] = text;
             width[c] = width_of(text) > width[c] ? width_of(text) : width[c];
         }

@@ -6,7 +6,6 @@
  * tests/variants/honest.h walks orders of summation, bases, splits and 16-bit P.  The kernels of
  * every instruction set and 16-bit storage take the cases in other types too.  Every family of the
  * battery has a case that fails each null model (tests/variants/null.h). */
-#include <malloc.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -173,8 +172,7 @@ static struct honest_count *count;
 static void share_count(void)
 {
     count = test_shared(sizeof *count);
-    mallopt(M_MMAP_THRESHOLD, 1 << 25); /* keep what is freed: next case's truth is as large */
-    mallopt(M_TRIM_THRESHOLD, 1 << 30);
+    attn_keep_freed();
 }
 
 SUITE(battery, .seconds = 240, .prepare = share_count);

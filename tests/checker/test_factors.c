@@ -76,10 +76,9 @@ static void note_pass(struct meeting *m, int index, const struct attn_setup *s,
 static void meet(int set, enum attn_tier tier, struct meeting *m)
 {
     struct attn_claims claims = {.bits = sets[set].bits};
-    enum attn_route route = set == 1 ? ATTN_ROUTE_OWN : ATTN_ROUTE_PLUGIN;
     if (set == 1)
         attn_claims_all(&claims);
-    ck_assert(attn_tier_open(tier, &claims, route, 1, &m->list, NULL) == ATTN_OK);
+    ck_assert(attn_tier_open(tier, &claims, ATTN_ROUTE_PLUGIN, 1, &m->list, NULL) == ATTN_OK);
     ck_assert_int_eq(m->list.refused, 0);
     m->has = calloc((size_t)m->list.n, sizeof *m->has);
     ck_assert_ptr_nonnull(m->has);
@@ -488,6 +487,11 @@ static const struct {
      ATTN_TIER_FULL,
      "128",
      {{0, 0, 0, 0, 0, 32, 32}, PLANTED_LOST, PLANTED_LAST, ATTN_O, "causal"}},
+    {ALL_CLAIMS, /* an index of all scores in 32 bits */
+     1,
+     ATTN_TIER_FULL,
+     NULL,
+     {{0, 0, 32, 0, 16, 1025, 4096}, PLANTED_ZERO, PLANTED_LAST, ATTN_O, NULL}},
 #define ALONE(type) /* the row sees one key: its LSE would be 0 of scores of 0 */  \
     {                                                                              \
         BASE, type, ATTN_TIER_QUICK, NULL,                                         \

@@ -89,6 +89,8 @@ static void fork_off(void)
 static void attack(void)
 {
     const char *victim = switch_text("BAD_VICTIM");
+    if (is_on("REMOVE") && victim != NULL)
+        unlink(victim);
     FILE *file = is_on("SCRIBBLE") && victim != NULL ? fopen(victim, "w") : NULL;
     if (file != NULL)
         fputs("100 of 100\n", file);

@@ -7,7 +7,18 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
-SUITE(manual, .seconds = 1800, .open = scratch_open, .close = scratch_close);
+/* What studies print, for all pages. */
+static char studies[512];
+
+static void make_studies(void)
+{
+    const char *folder = getenv("TMPDIR");
+    snprintf(studies, sizeof studies, "%s/attn-studies-XXXXXX", folder != NULL ? folder : "/tmp");
+    ck_assert_ptr_nonnull(mkdtemp(studies));
+}
+
+SUITE(manual, .seconds = 1800, .prepare = make_studies, .open = scratch_open,
+      .close = scratch_close);
 
 static glob_t pages;
 
@@ -22,7 +33,8 @@ static int find_pages(void)
 
 TEST_EACH(page, find_pages())
 {
-    scratch_shell(0, "", "bash tests/manual.sh '%s' '%s'", test_build(), pages.gl_pathv[_i]);
+    scratch_shell(0, "", "bash tests/manual.sh '%s' '%s' '%s'", test_build(), pages.gl_pathv[_i],
+                  studies);
 }
 
 /* The course is made from these pages: what one of them links to has a page too, and without
@@ -43,6 +55,7 @@ TEST(course)
 
 TEST(all_pages)
 {
+    scratch_shell(0, "", "rm -r '%s'", studies);
     ck_assert_uint_ge(pages.gl_pathc, 10); /* run from the root of the tree */
 }
 

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
@@ -242,6 +243,15 @@ static void read_end(const struct attn_process *p, struct attn_sheet *sheet)
              p->exit_status);
 }
 
+/* Has the running program another file than before?  One that was written, moved or removed. */
+static int is_other_judge(const struct stat *before)
+{
+    struct stat now;
+    return stat("/proc/self/exe", &now) != 0 || now.st_nlink != before->st_nlink ||
+           now.st_size != before->st_size || now.st_ctim.tv_sec != before->st_ctim.tv_sec ||
+           now.st_ctim.tv_nsec != before->st_ctim.tv_nsec;
+}
+
 void attn_grade(const struct attn_task *task, const struct attn_submission *of,
                 struct attn_sheet *sheet)
 {
@@ -249,6 +259,7 @@ void attn_grade(const struct attn_task *task, const struct attn_submission *of,
     struct attn_folder_view *before = NULL;
     char changed[400], temporary[ATTN_FOLDER_PATH];
     struct attn_error err = {0};
+    struct stat judge = {0};
     struct work w = {
         task, of,
         mmap(NULL, sizeof *sheet, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0),
@@ -259,6 +270,7 @@ void attn_grade(const struct attn_task *task, const struct attn_submission *of,
         attn_cli_lack("%s", err.text);
     attn_process_catch_interrupts();
     begin(&w);
+    (void)stat("/proc/self/exe", &judge);
     if (of->watched != NULL)
         before = attn_folder_look(of->watched);
     if (of->trouble != NULL && of->trouble[0] != '\0')
@@ -269,6 +281,8 @@ void attn_grade(const struct attn_task *task, const struct attn_submission *of,
     end_strays(w.sheet);
     if (of->watched != NULL && attn_folder_changed(of->watched, before, changed, sizeof changed))
         zero(w.sheet, "it changed %s, which is not its own", changed);
+    if (is_other_judge(&judge))
+        zero(w.sheet, "the program attnlab was changed while it graded: install it again");
     attn_folder_forget(before);
     attn_temporary_close(temporary);
     w.sheet->seconds = p.wall_s;

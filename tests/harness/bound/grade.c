@@ -22,13 +22,13 @@ static int may_lean(enum attn_fill fill)
     return fill == ATTN_FILL_TIES || fill == ATTN_FILL_ONES;
 }
 
-/* A problem for which T2 would cost as much as T1 does has its grade from some of its rows: o, lse
- * and dq of these. */
+/* T2 costs half of what T1 does: a large problem has its grade from some of its rows, o, lse and dq
+ * of these. */
 static int is_long(const struct attn_problem *p)
 {
     int64_t pairs = attn_product(attn_product(p->batch, p->heads), p->n_query * p->n_key);
     int64_t work = pairs < 0 ? -1 : attn_product(pairs, p->d_key + p->d_value);
-    return work < 0 || work >= (int64_t)1 << 29;
+    return work < 0 || work >= 1 << 24;
 }
 
 /* Rows, not elements, count as independent: the channels of one row share its weights.  The truth

@@ -16,10 +16,11 @@ static double bound_dp(const struct attn_problem *p, const struct attn_precision
     return e + (a->u_dp > 0 ? a->u_dp * (fabs(row->dp[n]) + e) + a->tiny_inner : 0);
 }
 
-/* 5.2: D, computed as dO . O - dLSE or as sum P dP - dLSE: the larger of the two errors. */
+/* 5.2: D, computed as dO . O - dLSE or as sum P dP - dLSE: the larger of the two errors.  Leaves the
+ * errors of dP in e_ds, for bound_ds. */
 static double bound_delta(const struct attn_problem *p, const struct attn_cview *d_o, double d_lse,
                           int64_t b, int64_t h, int64_t i, const struct attn_precision *a,
-                          const struct attn_oracle_row *row, const struct attn_row_bound *x)
+                          const struct attn_oracle_row *row, struct attn_row_bound *x)
 {
     double by_o = 0, size = fabs(d_lse), by_p = 0, sum_p = fabs(d_lse);
     double u_sum = attn_sum_roundoff(a);
@@ -32,7 +33,7 @@ static double bound_delta(const struct attn_problem *p, const struct attn_cview 
     for (int64_t n = 0; n < row->n; n++) {
         if (row->s[n] == -(double)INFINITY)
             continue;
-        double e_dp = bound_dp(p, a, row, n, x);
+        double e_dp = x->e_ds[n] = bound_dp(p, a, row, n, x);
         by_p += times(x->e_p[n], fabs(row->dp[n]) + e_dp) + row->p[n] * e_dp;
         sum_p += row->p[n] * fabs(row->dp[n]);
     }
@@ -57,7 +58,7 @@ static void bound_ds(const struct attn_problem *p, const struct attn_precision *
                      struct attn_row_bound *x)
 {
     double u = a->u, ds = fabs(row->ds[n]), slope = row->slope[n], e_slope = 0;
-    double e_dp = bound_dp(p, a, row, n, x), tiny_ds = a->u_ds > a->u ? a->tiny_inner : 0;
+    double e_dp = x->e_ds[n], tiny_ds = a->u_ds > a->u ? a->tiny_inner : 0;
     double off = e_dp + e_delta;
     off += u * (fabs(row->dp[n] - row->delta) + off);
     double e = times(x->e_p[n], fabs(row->dp[n] - row->delta) + off) + times(row->p[n], off) +

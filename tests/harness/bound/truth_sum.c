@@ -187,10 +187,14 @@ void attn_sum_finish(struct attn_sum *x, double scale, double operand,
     const double size_of_scale = fabs(scale), parts = (double)(1 + a->sums);
     int64_t width = x->out->extent[3];
     int64_t rows = x->out->extent[0] * x->out->extent[1] * x->out->extent[2];
+    double n = -1, relative = 0; /* the same for all of a row, and often of the next one */
     for (int64_t at = 0; at < rows * width; at++) {
-        double n = (double)x->terms[at / width], size = x->size[at];
-        double relative = attn_sum_error(n + 4, attn_sum_roundoff(a), a->lambda);
-        relative += operand * (1 + relative);
+        double size = x->size[at];
+        if (n != (double)x->terms[at / width]) {
+            n = (double)x->terms[at / width];
+            relative = attn_sum_error(n + 4, attn_sum_roundoff(a), a->lambda);
+            relative += operand * (1 + relative);
+        }
         double sum = x->out->want[at], lost = x->lost[at];
         double want =
             x->known != NULL ? x->known->want[at] : scale * (isnan(lost) ? sum : sum + lost);

@@ -23,7 +23,7 @@
 #include <string.h>
 
 #include "tests/harness/cases/claims.h"
-#include "tests/harness/cases/factors.h"
+#include "tests/harness/cases/factor_maker.h"
 
 /* The grid; the first value of an axis is for no bound, too.  Where there are as many keys as
  * queries, it is finer: cells are fewer by an axis, and large pairs of lengths want cases that are
@@ -51,7 +51,7 @@ static const struct axis square[AXES] = {
     {ATTN_FACTOR_KEYS, 1, 1, {16}},
     {ATTN_FACTOR_D, 9, 0.7, {16, 32, 40, 64, 72, 128, 136, 192, 256}},
 };
-enum { CELLS = 6 * 7 * 14 * 14 * 8, KINDS = 3, WITH = 1, WITHOUT = 2, MOST_CASES = 900 };
+enum { CELLS = 6 * 7 * 14 * 14 * 8, KINDS = 3, MOST_CASES = 900 };
 
 /* Seconds of one core, of the slowest of our own (textbooks) and of a GPU, with the judge, which
  * needs the last three: for a multiply-add of B H Lq Lk d, a pair of query and key, an element of q
@@ -59,9 +59,10 @@ enum { CELLS = 6 * 7 * 14 * 14 * 8, KINDS = 3, WITH = 1, WITHOUT = 2, MOST_CASES
  * time; a command gets all cases at once. */
 static const struct {
     double product, pair, element, row, kv_row;
-} each[] = {{4e-10, 3.5e-8, 5e-8, 3.7e-6, 0}, {1e-12, 2e-11, 1.3e-8, 1.1e-6, 1.4e-6}};
+} each[] = {{6.4e-10, 5.6e-8, 8e-8, 6e-6, 0}, {1e-12, 2e-11, 1.3e-8, 1.1e-6, 1.4e-6}};
 
-/* Of a tier's corners in all, by route, and of a case the largest q and k; then the largest problem
+/* Of a tier's corners in all, by route (in the full tier of our own, with all other cases, of which
+ * corners have at most a third), and of a case the largest q and k; then the largest problem
  * of a threshold, and the most pairs of a case: a GPU has room for their scores, for code that
  * stores these. */
 #define BY_ROUTE(plugin, files, own)                                                     \
@@ -71,7 +72,7 @@ static const struct {
 static const struct {
     double seconds[ATTN_ROUTE_OWN + 1], elements[ATTN_ROUTE_OWN + 1], products, pairs;
 } most[ATTN_TIERS] = {{BY_ROUTE(10, 1, 2.5), BY_ROUTE(0x1p26, 0x1p23, 0x1p23), 1 << 28, 1 << 30},
-                      {BY_ROUTE(60, 25, 25), BY_ROUTE(0x1p28, 0x1p24, 0x1p24), 1 << 30, 1u << 31}};
+                      {BY_ROUTE(59, 25, 60), BY_ROUTE(0x1p28, 0x1p24, 0x1p24), 1 << 30, 1u << 31}};
 #define LEAST 0.03 /* seconds of a case of any size */
 
 /* A case that is taken, and its kind of mask. */
@@ -91,6 +92,7 @@ struct corners {
     unsigned char place[AXES][CELLS];
     double cost[CELLS]; /* seconds; HUGE_VAL: no case */
     int n_chosen, taken;
+    double spent; /* seconds of other cases, which leave less for corners of our own */
     struct chosen chosen[MOST_CASES];
     struct attn_case take[MOST_CASES];
 };
@@ -125,15 +127,6 @@ static int64_t bound_of(const struct corners *x, int cell, int a)
     return x->axis[a].value[place_of(x, cell, a)];
 }
 
-/* The largest group up to 16 that divides the heads; 0: none is declared. */
-static int64_t group_of(const struct attn_claims *claims, int64_t heads)
-{
-    for (int64_t g = claims->bits & ATTN_CAP_GQA ? 16 : 1; g > 0; g--)
-        if (heads % g == 0 && attn_shapes_have(&claims->shapes, ATTN_FACTOR_GROUP, g))
-            return g;
-    return 0;
-}
-
 /* A length at or a little above a bound, so that no tile divides it. */
 static int64_t length_of(const struct attn_claims *claims, int factor, int64_t bound)
 {
@@ -157,9 +150,9 @@ static int make_shape(const struct corners *x, int cell, struct attn_case *c)
     *c = (struct attn_case){.scale = (double)NAN, .fill = ATTN_FILL_SUBSETS, .seed = 1};
     c->batch = attn_shapes_nearest(shapes, ATTN_FACTOR_BATCH, bound_of(x, cell, BATCHES));
     c->heads = attn_shapes_nearest(shapes, ATTN_FACTOR_HEADS, bound_of(x, cell, HEADS));
-    for (int more = 0; more < 16 && group_of(claims, c->heads) == 0; more++)
+    for (int more = 0; more < 16 && attn_corner_group(claims, c->heads) == 0; more++)
         c->heads = attn_shapes_nearest(shapes, ATTN_FACTOR_HEADS, c->heads + 1);
-    int64_t group = group_of(claims, c->heads);
+    int64_t group = attn_corner_group(claims, c->heads);
     c->n_query = length_of(claims, ATTN_FACTOR_QUERIES, bound_of(x, cell, QUERIES));
     c->n_key = x->is_square ? c->n_query
                             : length_of(claims, ATTN_FACTOR_KEYS, bound_of(x, cell, KEYS) + 3);
@@ -249,12 +242,6 @@ static void add_up(struct corners *x)
     }
 }
 
-/* 1: windows come as numbers. */
-static int has_windows(const struct attn_claims *claims)
-{
-    return (claims->bits & ATTN_CAP_BAND) != 0;
-}
-
 /* The cell and kind of mask that meet most for their time within some seconds; -1: none. */
 static int best_of(struct corners *x, double seconds, int *kind)
 {
@@ -265,7 +252,8 @@ static int best_of(struct corners *x, double seconds, int *kind)
         double cost = x->cost[cell];
         if (cost > seconds)
             continue;
-        for (int k = has_windows(x->claims) ? WITH : WITHOUT; k <= WITHOUT; k++) {
+        for (int k = attn_has_windows(x->claims) ? ATTN_WINDOW : ATTN_NO_WINDOW;
+             k <= ATTN_NO_WINDOW; k++) {
             double gain = (double)(x->sum[0][cell] + x->sum[k][cell]) / (cost + LEAST);
             if (gain > best * 1.0001) {
                 best = gain;
@@ -306,21 +294,6 @@ static int count(struct corners *x, const struct chosen *chosen, int more)
 /* ---- cases -----------------------------------------------------------------------------------
  */
 
-static void make_mask(const struct attn_claims *claims, int kind, struct attn_case *c)
-{
-    int is_tl = claims->causal == ATTN_PLUGIN_CAUSAL_TL || c->n_key < c->n_query;
-    const char *end = is_tl ? "tl" : "br";
-    int causal = (claims->bits & (ATTN_CAP_CAUSAL | ATTN_CAP_BAND)) != 0;
-    int64_t reach = c->n_key < c->n_query ? c->n_query - c->n_key / 4 : c->n_key * 3 / 4;
-    reach = attn_shapes_nearest(&claims->shapes, ATTN_FACTOR_WINDOW, reach);
-    snprintf(c->mask, sizeof c->mask, "none");
-    if (causal)
-        snprintf(c->mask, sizeof c->mask, "causal(%s)", end);
-    if (kind == WITH)
-        snprintf(c->mask, sizeof c->mask, "causal(%s)&window(%lld,-1,%s)", end, (long long)reach,
-                 end);
-}
-
 static void weigh(struct corners *x, enum attn_tier tier)
 {
     memset(x->met, 0, sizeof x->met);
@@ -345,6 +318,11 @@ static void take(struct corners *x, const struct attn_case *c, int copies)
         x->take[x->taken].dtype = x->type[x->taken % x->types];
         x->taken++;
     }
+}
+
+static void take_way(void *x, const struct attn_case *c)
+{
+    take(x, c, 1);
 }
 
 /* Of the chosen from number `from` on those go without which as much is met, the dearest first;
@@ -374,7 +352,10 @@ static double drop_idle(struct corners *x, int from)
 static void take_best(struct corners *x, enum attn_tier tier)
 {
     const int copies = tier == ATTN_TIER_FULL ? x->types : 1, before = x->n_chosen;
-    double seconds = most[tier].seconds[x->route] / copies, saved = 1;
+    double all = most[tier].seconds[x->route], saved = 1;
+    if (x->route == ATTN_ROUTE_OWN && tier == ATTN_TIER_FULL)
+        all = fmin(all - x->spent, all / 3);
+    double seconds = all / copies;
     weigh(x, tier);
     for (int n = 0; n < before; n++) { /* in the other types, too */
         seconds -= seconds_of(&x->chosen[n].c, x->route) * (copies - 1) / copies;
@@ -386,7 +367,7 @@ static void take_best(struct corners *x, enum attn_tier tier)
              x->n_chosen < MOST_CASES && (cell = best_of(x, seconds, &kind)) >= 0;) {
             struct chosen *chosen = &x->chosen[x->n_chosen++];
             make_shape(x, cell, &chosen->c);
-            make_mask(x->claims, kind, &chosen->c);
+            attn_corner_mask(x->claims, kind, &chosen->c);
             chosen->kind = kind;
             seconds -= seconds_of(&chosen->c, x->route);
             count(x, chosen, 1);
@@ -396,54 +377,6 @@ static void take_best(struct corners *x, enum attn_tier tier)
     }
     for (int n = before; n < x->n_chosen; n++)
         take(x, &x->chosen[n].c, copies);
-}
-
-/* A width with a group: two tiles of 128 and more both ways, or one query over many keys. */
-static void take_width(struct corners *x, int64_t d, int64_t group, int kind, int is_decoding)
-{
-    const struct attn_claims *claims = x->claims;
-    const int64_t extent[] = {[ATTN_FACTOR_D] = d,
-                              [ATTN_FACTOR_DV] = d,
-                              [ATTN_FACTOR_HEADS] = group,
-                              [ATTN_FACTOR_GROUP] = claims->bits & ATTN_CAP_GQA ? group : 1,
-                              [ATTN_FACTOR_BATCH] = 1,
-                              [ATTN_FACTOR_QUERIES] = is_decoding ? 1 : 265,
-                              [ATTN_FACTOR_KEYS] = is_decoding    ? 1109
-                                                   : x->is_square ? 265
-                                                                  : 331};
-    for (int f = 0; f <= ATTN_FACTOR_KEYS; f++)
-        if (!attn_shapes_have(&claims->shapes, f, extent[f]))
-            return;
-    if (is_decoding && x->is_square)
-        return;
-    struct attn_case c = {.batch = 1,
-                          .heads = group,
-                          .kv_heads = group / extent[ATTN_FACTOR_GROUP],
-                          .n_query = extent[ATTN_FACTOR_QUERIES],
-                          .n_key = extent[ATTN_FACTOR_KEYS],
-                          .d_key = d,
-                          .d_value = d,
-                          .scale = (double)NAN,
-                          .fill = d < 8 ? ATTN_FILL_NORMAL : ATTN_FILL_SUBSETS, /* no codes */
-                          .seed = 2,
-                          .pass = claims->bits & ATTN_CAP_BACKWARD ? ATTN_BACKWARD : ATTN_FORWARD};
-    make_mask(claims, kind, &c);
-    take(x, &c, 1);
-}
-
-/* Every width of the table meets causal and two tiles; those of models groups, windows, decoding.
- */
-static void take_widths(struct corners *x, const struct attn_factors *t)
-{
-    static const int64_t models[] = {64, 80, 96, 128, 192, 256}, groups[] = {1, 4, 8};
-    for (int v = 0; v < t->of[ATTN_FACTOR_D].n; v++) {
-        int64_t d = strtoll(t->of[ATTN_FACTOR_D].value[v], NULL, 10);
-        take_width(x, d, 2, WITHOUT, 0);
-    }
-    for (int n = 0; n < 18; n++) {
-        take_width(x, models[n / 3], groups[n % 3], has_windows(x->claims) ? WITH : WITHOUT, 0);
-        take_width(x, models[n / 3], groups[n % 3], WITHOUT, 1);
-    }
 }
 
 /* Storage types that are claimed: 64 bits only where there is no other. */
@@ -469,7 +402,7 @@ int attn_is_corner(const char *name)
 }
 
 int attn_corner_cases(const struct attn_factors *table, enum attn_tier tier, enum attn_route route,
-                      const struct attn_case_taker *taker)
+                      double spent, const struct attn_case_taker *taker)
 {
     struct corners *x = calloc(1, sizeof *x);
     int named = 0;
@@ -477,6 +410,7 @@ int attn_corner_cases(const struct attn_factors *table, enum attn_tier tier, enu
         return 0;
     x->claims = table->claims;
     x->route = route;
+    x->spent = spent;
     x->is_square =
         !(x->claims->bits & ATTN_CAP_CROSS) || x->claims->causal == ATTN_PLUGIN_CAUSAL_SQUARE;
     x->axis = x->is_square ? square : any;
@@ -490,7 +424,7 @@ int attn_corner_cases(const struct attn_factors *table, enum attn_tier tier, enu
         int before = x->taken;
         take_best(x, (enum attn_tier)t);
         if (t == ATTN_TIER_FULL)
-            take_widths(x, table);
+            attn_way_cases(table, x->is_square, route, take_way, x);
         qsort(x->take + before, (size_t)(x->taken - before), sizeof *x->take, by_work);
         for (int n = before; n < x->taken; n++) {
             snprintf(name, sizeof name, "corners-%03d", ++named);

@@ -42,4 +42,15 @@ void attn_maker_meet_rest(struct attn_maker *maker, int backward);
 /* Every pair of values of these factors that can stand together and show.  0: no memory. */
 int attn_maker_meet_pairs(struct attn_maker *maker, int backward, unsigned factors);
 
+/* Corners (factor_corners.c): the largest group up to 16 that divides the heads, 0 where none is
+ * declared; whether windows come as numbers; the mask of a case whose lengths are known. */
+enum { ATTN_WINDOW = 1, ATTN_NO_WINDOW };
+int64_t attn_corner_group(const struct attn_claims *claims, int64_t heads);
+int attn_has_windows(const struct attn_claims *claims);
+void attn_corner_mask(const struct attn_claims *claims, int kind, struct attn_case *c);
+
+/* Those that the full tier has beside the chosen ones (factor_ways.c). */
+void attn_way_cases(const struct attn_factors *table, int is_square, enum attn_route route,
+                    void (*take)(void *arg, const struct attn_case *c), void *arg);
+
 #endif

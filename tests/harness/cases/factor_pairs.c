@@ -18,7 +18,14 @@ static int roll(struct attn_maker *m, int n)
 
 /* Work of the case of a pair that has nothing else; of a row beyond that of the pair it starts
  * from. */
-enum { PAIR_WORK = 6000000, LITTLE_WORK = 300000, ROOM = 500000, CANDIDATES = 4 };
+enum { PAIR_WORK = 6000000, OWN_PAIR_WORK = 2000000, LITTLE_WORK = 300000, ROOM = 500000 };
+enum { CANDIDATES = 4 };
+
+/* The full tier of our own keeps to a minute of one core. */
+static double pair_work(const struct attn_maker *m)
+{
+    return m->t->takes_numbers ? PAIR_WORK : OWN_PAIR_WORK;
+}
 
 struct pairs {
     int backward;
@@ -114,7 +121,7 @@ static void list_pairs(const struct attn_maker *m, struct pairs *p, unsigned fac
                 p->choice.value[g] = w;
                 p->seed[0] = f;
                 p->seed[1] = g;
-                if (!complete_for(m, p, PAIR_WORK, &full))
+                if (!complete_for(m, p, pair_work(m), &full))
                     continue;
                 p->todo[x][y] = p->todo[y][x] = 1;
                 p->left[x]++;
@@ -227,7 +234,7 @@ static int make_row(struct attn_maker *m, struct pairs *p)
 {
     struct attn_choice full, rich;
     int order[ATTN_FACTORS];
-    if (!take_seed(m, p) || !complete_for(m, p, PAIR_WORK, &full))
+    if (!take_seed(m, p) || !complete_for(m, p, pair_work(m), &full))
         return 0;
     p->most = attn_choice_work(m->t, &full) + ROOM;
     const struct attn_choice cheap = complete(m, p, 1);

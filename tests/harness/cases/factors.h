@@ -106,13 +106,14 @@ int attn_factor_choices(const struct attn_factors *table, enum attn_tier tier,
 
 /* The few large cases of a tier, for faults that strike from a size on (factor_corners.c), in
  * rising order of work, the full tier's behind those of the quick one.  The more, the sooner code
- * of the route may be expected to end them.  0: no memory. */
+ * of the route may be expected to end them, and the fewer seconds are spent on other cases.  0: no
+ * memory. */
 struct attn_case_taker {
     void (*take)(void *arg, const char *name, const struct attn_case *c);
     void *arg;
 };
 int attn_corner_cases(const struct attn_factors *table, enum attn_tier tier, enum attn_route route,
-                      const struct attn_case_taker *taker);
+                      double spent, const struct attn_case_taker *taker);
 int attn_is_corner(const char *name); /* of a case: one of these, or a long row of keys */
 
 #endif

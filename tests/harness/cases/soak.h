@@ -16,8 +16,9 @@ struct attn_soak_source {
 /* A case within the claims.  Every second one walks through numbers in turn, or what is declared
  * nearest to them: every multiple of 8 up to 256 as d, groups up to 16, even heads up to 64,
  * batches up to 16, some dv, softcaps and windows, each tail that 64 leaves of the keys; with
- * backward where it is claimed, on plain data.  The others are random: any mask, type, fill,
- * layout, bias and field that the claims allow, most of little work.  Nearly always one that can
+ * backward where it is claimed, on plain data.  The others are random: values of the factors
+ * (factors.h), of which each case draws its own numbers, and any fill, layout and field that the
+ * claims allow, most of little work.  Nearly always one that can
  * be set up and is allowed; where many draws are not, the last one, which is refused. */
 void attn_soak_case(const struct attn_soak_source *source, uint64_t number, struct attn_case *c);
 

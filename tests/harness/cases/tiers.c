@@ -336,6 +336,20 @@ static void drop_equal(struct attn_tier_list *list)
     list->n = kept;
 }
 
+/* Seconds of one core that the cases of a list take our own, with the judge. */
+static double seconds_of(const struct attn_tier_list *list)
+{
+    double seconds = 0;
+    for (int i = 0; i < list->n; i++) {
+        struct attn_case c;
+        if (attn_case_parse(list->at[i].battery.text, &c, NULL) != ATTN_OK)
+            continue;
+        double each = c.fill == ATTN_FILL_SUBSETS ? 1e-9 : c.pass == ATTN_FORWARD ? 8e-9 : 16e-9;
+        seconds += attn_case_work(&c) * each;
+    }
+    return seconds;
+}
+
 enum attn_status attn_tier_open(enum attn_tier tier, const struct attn_claims *claims,
                                 enum attn_route route, uint64_t seed, struct attn_tier_list *list,
                                 struct attn_error *err)
@@ -354,7 +368,8 @@ enum attn_status attn_tier_open(enum attn_tier tier, const struct attn_claims *c
         attn_few_shapes(list, route);
     const struct attn_case_taker corner_taker = {take_corner, &making};
     if (!few)
-        list->lacks_memory |= !attn_corner_cases(&list->table, tier, route, &corner_taker);
+        list->lacks_memory |=
+            !attn_corner_cases(&list->table, tier, route, seconds_of(list), &corner_taker);
     if (!list->lacks_memory)
         drop_equal(list);
     if (!list->lacks_memory)

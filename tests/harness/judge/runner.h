@@ -5,6 +5,10 @@
 #include "optimized/registry.h"
 #include "tests/harness/judge/judge.h"
 
+/* From now on the process keeps memory that is freed: what the next case takes is as large, and pages
+ * cost more than what is written to them. */
+void attn_keep_freed(void);
+
 /* Run and judge, in verdict order: status, integrity, finite, exact, bound, grade, bias, memory. */
 void attn_run_case(const struct attn_spec *spec, const struct attn_case *c,
                    struct attn_result *result);

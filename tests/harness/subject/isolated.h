@@ -7,7 +7,7 @@
 
 /* Fork, let the child call judge(arg, i, result) for each i below n, and bring the results back,
  * with their seconds.  CRASH when the child was ended by a signal or left without a result, TIMEOUT
- * after timeout_s seconds of one judgement (0: no limit), with one line in result->text; ERROR when
+ * after `seconds` of one judgement (0: no limit), with one line in result->text; ERROR when
  * no child could be made, or when it left with ATTN_PROCESS_LACKS.  After any of these, and after a
  * bad result, another child goes on with the next.  The caller must be single-threaded. */
 void attn_isolated(void (*judge)(void *arg, int i, struct attn_result *result), void *arg, int n,

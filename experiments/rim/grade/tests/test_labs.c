@@ -308,6 +308,20 @@ TEST(class_of_nine)
     }
 }
 
+/* Code that replaces the judge on the disk has nothing, and the next grade is warned. */
+TEST(patched_judge)
+{
+    char *judge = strdup(scratch_path("judge"));
+    const char *built = test_build();
+    scratch_shell(0, "", "cp '%s/attnlab' '%s'", built, judge);
+    one_of("HONEST");
+    scratch_shell(0, "100 of 100", "'%s' grade 01 '%s'", judge, scratch_path("one/ann.so"));
+    fixture_plugin("one/ann.so", "bad", "REMOVE BAD_VICTIM=%s", judge);
+    scratch_shell(1, "attnlab was changed while it graded", "'%s' grade 01 '%s'", judge,
+                  scratch_path("one/ann.so"));
+    free(judge);
+}
+
 /* In CSV a submission is a line, with its total and why points are lost; and a key of the lecturer
  * draws the numbers that are asked, so that a table of answers to the battery's has
  * none of them. */

@@ -26,8 +26,8 @@ static void check_figure(const char *name)
                   scratch_path("figures"), name, name, name, name, name);
 }
 
-/* docs/answers.md, training-h100, 2: with checkpoints eight layers of flash need 64 MiB more than one:
- * seven inputs, and the gradient that comes down, which is not the caller's. */
+/* docs/answers.md, training-h100, 2: with checkpoints eight layers of flash need 64 MiB more than
+ * one: seven inputs, and the gradient that comes down, which is not the caller's. */
 TEST(checkpointed_peak)
 {
     static struct attn_study_run run;
