@@ -230,6 +230,11 @@ static int is_allowed(const struct dice *d, const struct attn_case *c)
 {
     struct attn_setup setup;
     unsigned needs;
+    struct attn_case parsed;
+    char text[ATTN_CASE_TEXT];
+    attn_case_print(c, text);
+    if (c->kv_shared && attn_case_parse(text, &parsed, NULL) != ATTN_OK)
+        return 0; /* V has to be a tensor of its own */
     if (attn_setup_describe(c, &setup, NULL) != ATTN_OK)
         return 0;
     int allowed = attn_claims_allow(d->claims, &setup, d->route, &needs, NULL) == ATTN_OK;
