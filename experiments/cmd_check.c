@@ -84,7 +84,7 @@ static int check_model(struct attn_check_request *asked, char **operand, int n)
     attn_cli_must(attn_model_find(asked->model, &model, &err), &err);
     asked->cases.n = asked->tier == ATTN_TIER_FULL ? ATTN_MODEL_CASES : 1;
     for (int i = 0; i < asked->cases.n; i++) {
-        attn_model_case(model, i, ATTN_CAP_BF16 | ATTN_CAP_SINK, &c[i]);
+        attn_model_case(model, i, ATTN_CAP_BF16 | ATTN_CAP_SINK | ATTN_CAP_KV_SHARED, &c[i]);
         asked->cases.at[i].value = c[i].name;
     }
     return attn_check(asked, operand, n);

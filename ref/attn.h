@@ -15,6 +15,10 @@
  *            O = 0 and LSE = z_h; its dLSE is then read.  z_h = -inf is no sink, and has gradient
  *            0; +inf is refused; NaN propagates.
  *
+ * Shared K   V may be a view of K: the first dv features of each key (DeepSeek's absorbed form has
+ *            d = 576 and dv = 512; others have dv = d).  Then the gradient is one tensor too,
+ *            dK[j] = scale sum_i dS_ij q_i, and in its first dv features + sum_i P_ij dO_i.
+ *
  * Not finite IEEE arithmetic of the formulas, at visible pairs: where it gives NaN or an infinity,
  *            so does an implementation.  Open is, for each element that depends on it, what comes
  *            of
@@ -170,6 +174,8 @@ struct attn_problem {
     const struct attn_mask *mask; /* NULL: every pair is visible */
     struct attn_bias bias;
     struct attn_sink sink;
+    int kv_shared; /* 1: v is k, of which it has the first d_value features: same data, same
+                      strides; and dv is dk, which gets the sum of both gradients */
     struct attn_origin origin;
     int scattered; /* the features of some tensor are not adjacent in memory.  For prices only: a
                       call finds it out from its tensors */

@@ -52,18 +52,19 @@ enum attn_cap {
     ATTN_CAP_HARD = 1 << 9,     /* K and V rows that no query sees may be NaN             */
     ATTN_CAP_SOFTCAP = 1 << 10,
     ATTN_CAP_ALIBI = 1 << 11,
-    ATTN_CAP_BIAS = 1 << 12,    /* a bias tensor, broadcast by strides of 0; -inf hides   */
-    ATTN_CAP_DBIAS = 1 << 13,   /* and its gradient, summed where the bias is broadcast   */
-    ATTN_CAP_DLSE = 1 << 14,    /* a gradient that arrives through LSE                    */
-    ATTN_CAP_STRIDES = 1 << 15, /* any strides; without it contiguous in `layout`         */
-    ATTN_CAP_SCALE = 1 << 16,   /* any scale; without it 1/sqrt(d)                        */
-    ATTN_CAP_EMPTY = 1 << 17,   /* rows that see no key (O = 0), and extents of 0         */
-    ATTN_CAP_BAND = 1 << 18,    /* causal and window masks, as three numbers; implies CAUSAL */
-    ATTN_CAP_DENSE = 1 << 19,   /* masks that come as no numbers: a byte for each pair    */
-    ATTN_CAP_REPEATS = 1 << 20, /* the same call gives the same bits, whatever ran before */
-    ATTN_CAP_CAUSAL = 1 << 21,  /* causal masks, as numbers; offset 0 where Lq = Lk       */
-    ATTN_CAP_WIDE = 1 << 22,    /* attnlab's own alone: bf16 and f16 with o, dq, dk, dv as f32 */
-    ATTN_CAP_SINK = 1 << 23     /* a learned sink, and with BACKWARD its gradient         */
+    ATTN_CAP_BIAS = 1 << 12,     /* a bias tensor, broadcast by strides of 0; -inf hides   */
+    ATTN_CAP_DBIAS = 1 << 13,    /* and its gradient, summed where the bias is broadcast   */
+    ATTN_CAP_DLSE = 1 << 14,     /* a gradient that arrives through LSE                    */
+    ATTN_CAP_STRIDES = 1 << 15,  /* any strides; without it contiguous in `layout`         */
+    ATTN_CAP_SCALE = 1 << 16,    /* any scale; without it 1/sqrt(d)                        */
+    ATTN_CAP_EMPTY = 1 << 17,    /* rows that see no key (O = 0), and extents of 0         */
+    ATTN_CAP_BAND = 1 << 18,     /* causal and window masks, as three numbers; implies CAUSAL */
+    ATTN_CAP_DENSE = 1 << 19,    /* masks that come as no numbers: a byte for each pair    */
+    ATTN_CAP_REPEATS = 1 << 20,  /* the same call gives the same bits, whatever ran before */
+    ATTN_CAP_CAUSAL = 1 << 21,   /* causal masks, as numbers; offset 0 where Lq = Lk       */
+    ATTN_CAP_WIDE = 1 << 22,     /* attnlab's own alone: bf16 and f16 with o, dq, dk, dv as f32 */
+    ATTN_CAP_SINK = 1 << 23,     /* a learned sink, and with BACKWARD its gradient         */
+    ATTN_CAP_KV_SHARED = 1 << 24 /* v is a view of k, and dk the gradient of both         */
 };
 
 /* Inputs that may be declined although the claims above ask for them (attn_plugin.declines). */
@@ -147,6 +148,11 @@ struct attn_plugin_call {
 
     struct attn_plugin_in sink;   /* SINK: [1,H,1,1], of LSE's type; without data where none is */
     struct attn_plugin_out dsink; /* and its gradient, summed over batches and queries    */
+
+    /* KV_SHARED: 1 where v has the data and strides of k, of which it is the first d_value features;
+     * d_value <= d_key.  Backward then writes dk, with the gradient of v added to these features;
+     * dv is without data. */
+    int32_t kv_shared;
 };
 
 /* The results of forward and backward.  REFUSED, with a message: this case is claimed, but there is

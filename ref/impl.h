@@ -17,11 +17,11 @@ extern "C" {
 /* Sets of the bits of enum attn_cap, which plug-ins claim too.  Our own implementations take all
  * masks or none: ATTN_CAP_MASK. */
 enum {
-    ATTN_CAPS = 24, /* their bits */
+    ATTN_CAPS = 25, /* their bits */
     ATTN_CAPS_STORAGE = ATTN_CAP_F64 | ATTN_CAP_F32 | ATTN_CAP_BF16 | ATTN_CAP_F16,
     ATTN_CAPS_OWN = ATTN_CAP_MASK | ATTN_CAP_WIDE, /* which no plug-in can claim */
-    ATTN_CAPS_SHARED =
-        ((ATTN_CAP_STRIDES | (ATTN_CAP_STRIDES - 1)) & ~ATTN_CAP_MASK) | ATTN_CAP_SINK,
+    ATTN_CAPS_SHARED = ((ATTN_CAP_STRIDES | (ATTN_CAP_STRIDES - 1)) & ~ATTN_CAP_MASK) |
+                       ATTN_CAP_SINK | ATTN_CAP_KV_SHARED,
     ATTN_CAPS_ALL = ATTN_CAPS_SHARED | ATTN_CAPS_OWN /* of an implementation of ours */
 };
 const char *attn_cap_name(int bit); /* "f64", "f32", ... */
@@ -204,6 +204,9 @@ struct attn_impl {
         ATTN_SINKS_IN_SUM    /* it is a term of the sum of a row */
     } sinks;
     void (*weigh)(const struct attn_saved *saved, int64_t b, int64_t h, int64_t i, double weight);
+
+    int adds_dv; /* where V is a view of K (attn_problem.kv_shared): it adds dV to dK.  0: ref/run.c
+                    does, and the implementation meets two tensors */
 
     const struct attn_scheme *scheme; /* of ranks: optimized/parallel/scheme.h; NULL: none */
 

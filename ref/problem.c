@@ -39,6 +39,11 @@ static enum attn_status check_extents(const struct attn_problem *p, struct attn_
                          "%lld heads cannot share %lld kv heads: a divisor of %lld would work",
                          (long long)p->heads, (long long)p->kv_heads, (long long)p->heads);
     int64_t width = p->d_key > p->d_value ? p->d_key : p->d_value;
+    if (p->kv_shared && p->d_value > p->d_key)
+        return attn_fail(err, ATTN_EINVAL,
+                         "v is a view of k, which has no %lld features, but %lld: up to %lld would "
+                         "work",
+                         (long long)p->d_value, (long long)p->d_key, (long long)p->d_key);
     width = width > 1 ? width : 1; /* lse has a number a row even where there is no feature */
     if (!extents_fit(p->batch, p->heads, p->n_query, width) ||
         !extents_fit(p->batch, p->kv_heads, p->n_key, width) ||
@@ -186,6 +191,8 @@ unsigned attn_problem_needs(const struct attn_problem *p)
         needs |= ATTN_CAP_ALIBI;
     if (p->sink.given)
         needs |= ATTN_CAP_SINK;
+    if (p->kv_shared)
+        needs |= ATTN_CAP_KV_SHARED;
     if (attn_result_dtype(p) != p->dtype)
         needs |= ATTN_CAP_WIDE;
     return needs;
@@ -252,7 +259,7 @@ double attn_pass_bytes(const struct attn_problem *p, enum attn_pass pass)
     double e_result = (double)attn_dtype_size(attn_result_dtype(p));
     double rows = (double)p->batch * (double)p->heads * (double)p->n_query;
     double keys = (double)p->batch * (double)p->kv_heads * (double)p->n_key;
-    double qkv = rows * d + keys * (d + dv);
+    double qkv = rows * d + keys * (p->kv_shared ? d : d + dv);
     double out = rows * (e_result * dv + (double)attn_dtype_size(attn_lse_dtype(p)));
     return e * qkv + out + (pass == ATTN_FORWARD ? 0 : e_result * qkv + e * rows * dv);
 }
@@ -349,6 +356,17 @@ void attn_view_add(const struct attn_view *view, int64_t b, int64_t h, int64_t i
         ((double *)view->data)[at] += x;
     else
         ((float *)view->data)[at] += (float)x;
+}
+
+void attn_shared_add(const struct attn_problem *p, const struct attn_view *dk,
+                     const struct attn_view *dv)
+{
+    for (int64_t b = 0; b < p->batch; b++)
+        for (int64_t g = 0; g < p->kv_heads; g++)
+            for (int64_t j = 0; j < p->n_key; j++)
+                for (int64_t c = 0; c < p->d_value; c++)
+                    attn_view_set(dk, b, g, j, c,
+                                  attn_view_get(dk, b, g, j, c) + attn_view_get(dv, b, g, j, c));
 }
 
 void attn_dbias_clear(const struct attn_problem *p, const struct attn_view *dbias)

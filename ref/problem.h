@@ -201,6 +201,10 @@ void attn_view_set_row(const struct attn_view *view, const int64_t at[4], int64_
 void attn_view_add(const struct attn_view *view, int64_t b, int64_t h, int64_t i, int64_t j,
                    double x);
 
+/* dK += dV, in the first features of dK: one more rounding, of their sum. */
+void attn_shared_add(const struct attn_problem *p, const struct attn_view *dk,
+                     const struct attn_view *dv);
+
 /* dbias = 0, where there is one. */
 void attn_dbias_clear(const struct attn_problem *p, const struct attn_view *dbias);
 

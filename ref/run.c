@@ -216,6 +216,21 @@ static enum attn_status check_sink(const struct attn_problem *p, unsigned caps,
     return ATTN_OK;
 }
 
+/* v is k, and dv is dk. */
+static enum attn_status check_shared(const struct attn_problem *p, const char *name,
+                                     const struct attn_cview *whole, const struct attn_cview *view,
+                                     struct attn_error *err)
+{
+    int is_view = view->data == whole->data && view->dtype == whole->dtype &&
+                  memcmp(view->stride, whole->stride, sizeof view->stride) == 0;
+    if (p->kv_shared && !is_view)
+        return attn_fail(err, ATTN_EINVAL,
+                         "K and V are shared, but %s lies apart: the data and strides of the other "
+                         "would work",
+                         name);
+    return ATTN_OK;
+}
+
 /* Everything that is asked before a call; dbias, dsink: NULL, or a gradient that is asked
  * for. */
 static enum attn_status check_call(const struct attn_impl *impl, const struct attn_options *options,
@@ -257,8 +272,9 @@ enum attn_status attn_check_forward(const struct attn_impl *impl,
                                   {"v", K_SHAPE(p, p->d_value), p->dtype, INPUT, &t->v},
                                   {"o", Q_SHAPE(p, p->d_value), p->dtype, OUTPUT | RESULT, &o},
                                   {"lse", Q_SHAPE(p, 1), attn_lse_dtype(p), OUTPUT, &lse}};
-    return check_call(impl, options, p, attn_problem_needs(p), list, sizeof list / sizeof *list,
-                      NULL, NULL, err);
+    enum attn_status status = check_call(impl, options, p, attn_problem_needs(p), list,
+                                         sizeof list / sizeof *list, NULL, NULL, err);
+    return status == ATTN_OK ? check_shared(p, "v", &t->k, &t->v, err) : status;
 }
 
 enum attn_status attn_check_backward(const struct attn_impl *impl,
@@ -284,7 +300,11 @@ enum attn_status attn_check_backward(const struct attn_impl *impl,
     needs |= dbias != NULL ? ATTN_CAP_DBIAS : 0;
     needs |= t->d_lse.data != NULL ? ATTN_CAP_DLSE : 0;
     const struct attn_view *dsink = t->dsink.data != NULL ? &t->dsink : NULL;
-    return check_call(impl, options, p, needs, list, sizeof list / sizeof *list, dbias, dsink, err);
+    enum attn_status status =
+        check_call(impl, options, p, needs, list, sizeof list / sizeof *list, dbias, dsink, err);
+    if (status == ATTN_OK)
+        status = check_shared(p, "v", &t->k, &t->v, err);
+    return status == ATTN_OK ? check_shared(p, "dv", &dk, &dv, err) : status;
 }
 
 /* ---- saved for backward ------------------------------------------------------------------- */
@@ -311,7 +331,7 @@ static int same_problem(const struct attn_problem *a, const struct attn_problem 
            a->mask == b->mask && a->bias.kind == b->bias.kind &&
            a->bias.tensor.data == b->bias.tensor.data && a->bias.slope == b->bias.slope &&
            a->bias.offset == b->bias.offset && a->sink.given == b->sink.given &&
-           a->sink.tensor.data == b->sink.tensor.data &&
+           a->sink.tensor.data == b->sink.tensor.data && a->kv_shared == b->kv_shared &&
            memcmp(&a->origin, &b->origin, sizeof a->origin) == 0;
 }
 
@@ -349,13 +369,35 @@ static enum attn_status check_runs(const struct attn_impl *impl, const struct at
                      impl->name);
 }
 
-/* Does run.c bring in the sink?  Then the implementation's problem has none. */
-static int brings_sink(const struct attn_impl *impl, struct attn_problem *own)
+/* What run.c does around a call; the implementation's problem has none of it. */
+struct around {
+    int sink, dv; /* the sink comes in; dV is added to dK, of which it is a view */
+};
+
+static struct around around_of(const struct attn_impl *impl, struct attn_problem *own)
 {
-    int brings = own->sink.given && impl->sinks == ATTN_SINKS_AROUND;
-    if (brings)
+    struct around x = {own->sink.given && impl->sinks == ATTN_SINKS_AROUND,
+                       own->kv_shared && !impl->adds_dv};
+    if (x.sink)
         own->sink = (struct attn_sink){0};
-    return brings;
+    if (x.dv)
+        own->kv_shared = 0;
+    return x;
+}
+
+/* The buffers of a backward pass around the implementation's own: LSE as it has to be seen, and dV
+ * until it is added. */
+enum { SINK_LSE, SHARED_DV, AROUND_BUFFERS };
+static void around_buffers(const struct around *x, const struct attn_problem *p,
+                           struct attn_buffer buffer[AROUND_BUFFERS])
+{
+    memset(buffer, 0, AROUND_BUFFERS * sizeof *buffer);
+    if (x->sink)
+        buffer[SINK_LSE] = attn_sink_lse(p, p->batch * p->heads * p->n_query);
+    if (x->dv)
+        buffer[SHARED_DV] =
+            attn_buffer_of("shared.dv", p->batch * p->kv_heads, p->n_key * p->d_value,
+                           (int64_t)attn_dtype_size(attn_result_dtype(p)));
 }
 
 enum attn_status attn_run_forward(const struct attn_impl *impl, struct attn_ctx *ctx,
@@ -375,29 +417,37 @@ enum attn_status attn_run_forward(const struct attn_impl *impl, struct attn_ctx 
         *ctx->saved = (struct attn_saved){.impl = impl, .options = *ctx->options, .problem = *p};
     struct attn_problem own = *p;
     own.scattered |= attn_scattered_forward(p, t);
-    int brings = brings_sink(impl, &own);
+    const struct around around = around_of(impl, &own);
     status = impl->forward(ctx, &own, t);
-    if (brings && status == ATTN_OK)
+    if (around.sink && status == ATTN_OK)
         attn_sink_forward(ctx, impl, p, t);
     return status;
 }
 
-/* dsink, then the backward pass with the LSE that it has to see. */
+/* dsink, then the backward pass with the LSE that it has to see; then dV. */
 static enum attn_status run_backward_around(const struct attn_impl *impl, struct attn_ctx *ctx,
-                                            const struct attn_problem *p,
+                                            const struct around *x, const struct attn_problem *p,
                                             const struct attn_problem *own,
                                             const struct attn_backward *t)
 {
     struct attn_backward seen = *t;
-    struct attn_buffer lse = attn_sink_lse(p, p->batch * p->heads * p->n_query);
-    enum attn_status status = attn_buffers_take(&lse, 1, ctx->ledger, ctx->error);
-    if (status != ATTN_OK)
-        return status;
-    attn_sink_backward(p, t, lse.data);
-    seen.lse = attn_packed_cview(lse.data, attn_lse_dtype(p), p->heads, p->n_query, 1);
-    seen.dsink = (struct attn_view){0};
-    status = impl->backward(ctx, own, &seen);
-    attn_buffers_give(&lse, 1, ctx->ledger);
+    struct attn_buffer buffer[AROUND_BUFFERS];
+    around_buffers(x, p, buffer);
+    enum attn_status status = attn_buffers_take(buffer, AROUND_BUFFERS, ctx->ledger, ctx->error);
+    if (status == ATTN_OK && x->sink) {
+        void *lse = buffer[SINK_LSE].data;
+        attn_sink_backward(p, t, lse);
+        seen.lse = attn_packed_cview(lse, attn_lse_dtype(p), p->heads, p->n_query, 1);
+        seen.dsink = (struct attn_view){0};
+    }
+    if (x->dv)
+        seen.dv = attn_packed_view(buffer[SHARED_DV].data, attn_result_dtype(p), p->kv_heads,
+                                   p->n_key, p->d_value);
+    if (status == ATTN_OK)
+        status = impl->backward(ctx, own, &seen);
+    if (status == ATTN_OK && x->dv)
+        attn_shared_add(p, &t->dk, &seen.dv);
+    attn_buffers_give(buffer, AROUND_BUFFERS, ctx->ledger);
     return status;
 }
 
@@ -413,8 +463,8 @@ enum attn_status attn_run_backward(const struct attn_impl *impl, struct attn_ctx
     own.scattered |= attn_scattered_backward(p, t);
     if (status != ATTN_OK)
         return status;
-    return brings_sink(impl, &own) ? run_backward_around(impl, ctx, p, &own, t)
-                                   : impl->backward(ctx, &own, t);
+    const struct around around = around_of(impl, &own);
+    return run_backward_around(impl, ctx, &around, p, &own, t);
 }
 
 enum attn_status attn_price(const struct attn_impl *impl, const struct attn_options *options,
@@ -432,11 +482,12 @@ enum attn_status attn_price(const struct attn_impl *impl, const struct attn_opti
     if (impl->ranks == NULL) /* ranks have shards, and say of what size */
         cost->shard_bytes = attn_pass_bytes(p, pass);
     struct attn_problem own = *p;
-    int brings = brings_sink(impl, &own);
+    const struct around around = around_of(impl, &own);
     status = impl->cost(&own, options, pass, rank, cost, err);
-    struct attn_buffer lse = attn_sink_lse(p, p->batch * p->heads * p->n_query);
-    if (status == ATTN_OK && brings && pass == ATTN_BACKWARD)
-        status = attn_buffers_price(&lse, 1, cost, err);
+    struct attn_buffer buffer[AROUND_BUFFERS];
+    around_buffers(&around, p, buffer);
+    if (status == ATTN_OK && pass == ATTN_BACKWARD)
+        status = attn_buffers_price(buffer, AROUND_BUFFERS, cost, err);
     const struct attn_impl *lacks = lacks_storage(impl, options, p);
     cost->lacks = lacks != NULL ? lacks->name : NULL;
     return status;

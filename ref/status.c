@@ -53,9 +53,9 @@ const char *attn_pass_name(enum attn_pass pass)
 const char *attn_cap_name(int bit)
 {
     static const char *const name[ATTN_CAPS] = {
-        "f64",   "f32",   "bf16",    "f16",   "backward", "gqa",    "cross", "dv",
-        "mask",  "hard",  "softcap", "alibi", "bias",     "dbias",  "dlse",  "strides",
-        "scale", "empty", "band",    "dense", "repeats",  "causal", "wide",  "sink"};
+        "f64",  "f32",     "bf16",    "f16",    "backward", "gqa",  "cross",    "dv",    "mask",
+        "hard", "softcap", "alibi",   "bias",   "dbias",    "dlse", "strides",  "scale", "empty",
+        "band", "dense",   "repeats", "causal", "wide",     "sink", "kv-shared"};
     return name[bit];
 }
 _Static_assert(ATTN_CAP_F64 == 1 << ATTN_F64 && ATTN_CAP_F16 == 1 << ATTN_F16, "bits of storage");

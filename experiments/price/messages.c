@@ -54,8 +54,8 @@ static enum attn_status count(const struct attn_spec *spec, struct attn_ctx *ctx
         attn_packed_view(&anything, p->dtype, p->heads, p->n_query, p->d_key);
     const struct attn_view keys =
         attn_packed_view(&anything, p->dtype, p->kv_heads, p->n_key, p->d_key);
-    const struct attn_view values =
-        attn_packed_view(&anything, p->dtype, p->kv_heads, p->n_key, p->d_value);
+    const struct attn_view values = attn_packed_view(&anything, p->dtype, p->kv_heads, p->n_key,
+                                                     p->kv_shared ? p->d_key : p->d_value);
     const struct attn_view results =
         attn_packed_view(&anything, p->dtype, p->heads, p->n_query, p->d_value);
     const struct attn_view rows =

@@ -74,7 +74,7 @@ int64_t attn_stack_tensor_bytes(const struct attn_problem *p, int64_t hidden,
                     tensor == ATTN_STACK_DK;
     int is_result = tensor == ATTN_STACK_O || tensor >= ATTN_STACK_DQ;
     enum attn_dtype dtype = is_result ? attn_result_dtype(p) : p->dtype;
-    int64_t width = of_scores ? p->d_key : p->d_value;
+    int64_t width = of_scores ? p->d_key : of_keys && p->kv_shared ? 0 : p->d_value;
     if (tensor == ATTN_STACK_LSE) {
         dtype = attn_lse_dtype(p);
         width = 1;

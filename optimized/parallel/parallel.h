@@ -12,10 +12,11 @@
 
 #include "optimized/parallel/scheme.h"
 
-#define ATTN_PARALLEL_CAPS                                                            \
-    (ATTN_CAP_F64 | ATTN_CAP_F32 | ATTN_CAP_BF16 | ATTN_CAP_F16 | ATTN_CAP_BACKWARD | \
-     ATTN_CAP_GQA | ATTN_CAP_CROSS | ATTN_CAP_DV | ATTN_CAP_MASK | ATTN_CAP_HARD |    \
-     ATTN_CAP_SOFTCAP | ATTN_CAP_ALIBI | ATTN_CAP_DLSE | ATTN_CAP_STRIDES | ATTN_CAP_SINK)
+#define ATTN_PARALLEL_CAPS                                                                  \
+    (ATTN_CAP_F64 | ATTN_CAP_F32 | ATTN_CAP_BF16 | ATTN_CAP_F16 | ATTN_CAP_BACKWARD |       \
+     ATTN_CAP_GQA | ATTN_CAP_CROSS | ATTN_CAP_DV | ATTN_CAP_MASK | ATTN_CAP_HARD |          \
+     ATTN_CAP_SOFTCAP | ATTN_CAP_ALIBI | ATTN_CAP_DLSE | ATTN_CAP_STRIDES | ATTN_CAP_SINK | \
+     ATTN_CAP_KV_SHARED)
 
 enum attn_status attn_parallel_forward(struct attn_ctx *ctx, const struct attn_problem *problem,
                                        const struct attn_forward *t);
@@ -57,6 +58,7 @@ enum attn_status attn_check_divisible(const struct attn_options *options, const 
                                                .accepts = attn_parallel_accepts,     \
                                                .cost = attn_parallel_cost,           \
                                                .sinks = ATTN_SINKS_BY_RANKS,         \
+                                               .adds_dv = 1,                         \
                                                .scheme = &(SCHEME),                  \
                                                .forward = attn_parallel_forward,     \
                                                .backward = attn_parallel_backward};

@@ -25,6 +25,9 @@ int64_t attn_tag_width(enum attn_tag_kind kind, const struct attn_problem *p)
     case ATTN_TAG_MASK_KEYS:
     case ATTN_TAG_MASK_ROWS:
         return p->d_key;
+    case ATTN_TAG_V:
+    case ATTN_TAG_DV:
+        return p->kv_shared ? 0 : p->d_value;
     default:
         return p->d_value;
     }

@@ -32,7 +32,8 @@
 #include "ref/mask/mask.h"
 #include "ref/ranks.h"
 
-/* A tensor of this kind: of keys, [B, kv_heads, Lk, width], or of queries; as a whole; its type. */
+/* A tensor of this kind: of keys, [B, kv_heads, Lk, width], or of queries; as a whole; its type.  V
+ * that is a view of K has no numbers of its own, nor has its gradient: K's stand for both. */
 int attn_tag_is_of_keys(enum attn_tag_kind kind);
 int64_t attn_tag_width(enum attn_tag_kind kind, const struct attn_problem *p);
 enum attn_dtype attn_tag_dtype(enum attn_tag_kind kind, const struct attn_problem *p);

@@ -18,6 +18,8 @@
  * Backward: dQ is summed where it is; dK and dV are summed in two tensors that travel with their
  * block, one hop more than K and V: the last one brings them home.
  *
+ * V that is a view of K travels as K alone, and dK, dV as one sum.
+ *
  * Memory   forward: 2 blocks of K,V besides the own (1 for R = 2), one partial (O, LSE);
  *          backward: the same blocks, one dK,dV on its way (2 where blocks differ in size), one
  *          partial dQ, one partial dK,dV, D;
@@ -56,12 +58,13 @@ struct attn_sent attn_ring_sent(const struct attn_work *w)
     int64_t hops = w->stops - 1, heads = p->batch * own.heads.n;
     int64_t keys = attn_row_bytes(p, ATTN_TAG_K) + attn_row_bytes(p, ATTN_TAG_V);
     int64_t sums = attn_sum_row_bytes(p, ATTN_TAG_DK) + attn_sum_row_bytes(p, ATTN_TAG_DV);
-    struct attn_sent sent = {heads * (p->n_key - last) * keys, 2 * hops};
+    int64_t tensors = p->kv_shared ? 1 : 2;
+    struct attn_sent sent = {heads * (p->n_key - last) * keys, tensors * hops};
     if (hops == 0)
         return (struct attn_sent){0, 0};
     if (w->pass == ATTN_BACKWARD) {
         sent.bytes += heads * p->n_key * sums;
-        sent.messages += 2 * (hops + 1);
+        sent.messages += tensors * (hops + 1);
     }
     return sent;
 }

@@ -66,6 +66,8 @@ static const struct {
      "fits causal(tl)", CAUSAL | ATTN_CAP_DENSE, 1},
     {"", "--case alone-f32-causal --case alone-f32-band --case alone-f32-dense",
      "1 pass, 0 fail, 2 refused", CAUSAL, 0},
+    {"", "--case kv-shared --case kv-shared-all", "2 pass, 0 fail", 0, 0},
+    {"NO_STRIDES", "--case kv-shared --case kv-shared-all", "2 pass, 0 fail", 0, 0},
     {"DECLINES=1", "--case bias-nan --case alone-f32-bias",
      "by what was declined: nan-bias 1 (1 alone)", 0, 0},
     {"DECLINES=6", "--case empty-rows-first --case bias-nan",

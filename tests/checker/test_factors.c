@@ -220,6 +220,8 @@ static unsigned found_by(const struct planted_fault *fault, const char *text)
     ck_assert_msg(r.verdict != ATTN_ERROR && r.verdict != ATTN_REFUSED, "%s: %s", text, r.text);
     for (int o = 0; o < ATTN_OUTPUTS && r.verdict == ATTN_FAILED; o++)
         found |= r.output[o].n > 0 && !(r.output[o].ratio <= 1) ? 1u << o : 0;
+    if (strstr(text, ":kv=shared") != NULL && found & 1u << ATTN_DK) /* dV is in dK */
+        found |= 1u << ATTN_DV;
     return found;
 }
 

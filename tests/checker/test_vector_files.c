@@ -415,7 +415,7 @@ TEST(cpp_example)
             "/usr/bin/python3 tests/external/numpy_flash.py " #tile " " #base " " #order      \
             " " arithmetic,                                                                   \
             "{\"name\": \"flash\", \"claims\": [" types                                       \
-            ", \"backward\", \"gqa\", \"cross\", \"dv\", "                                    \
+            ", \"backward\", \"gqa\", \"cross\", \"dv\", \"kv-shared\", "                     \
             "\"softcap\", \"alibi\", \"bias\", \"dbias\", \"dlse\", \"scale\", \"empty\", "   \
             "\"band\", \"dense\"], \"arithmetic\": \"" arithmetic "\", \"block\": " #tile "}" \
     }

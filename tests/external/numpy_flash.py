@@ -65,6 +65,8 @@ def visible(case, t):
 class Problem:
     def __init__(self, case, t, fused):
         self.case, self.t = case, t
+        if "kv" in t:
+            t.update(k=t["kv"], v=t["kv"][..., : case["dv_view"]])
         self.stored = case["dtype"] if fused else None  # what P, dS and o are rounded to
         self.real = t["q"].dtype.type
         self.group = case["heads"] // max(case["kv_heads"], 1)
@@ -148,6 +150,8 @@ def backward(p, o, lse, tile, order):
     grouped = (case["batch"], case["kv_heads"], p.group, n)
     result = {"dq": dq, "dk": dk.reshape(grouped + dk.shape[3:]).sum(axis=2),
               "dv": dv.reshape(grouped + dv.shape[3:]).sum(axis=2)}
+    if "kv" in p.t:
+        result["dk"][..., : case["dv_view"]] += result.pop("dv")
     if p.z is not None:
         weight = np.where(p.z == -np.inf, 0, np.exp(p.z - safe))
         result["dsink"] = -(weight * delta).sum(axis=(0, 2, 3))

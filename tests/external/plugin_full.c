@@ -78,6 +78,12 @@ static struct attn_view out(const struct attn_plugin_out *t, int dtype, int is_r
     return view;
 }
 
+/* A view of k has its strides. */
+static struct attn_cview value(const struct attn_plugin_call *t)
+{
+    return in(t->kv_shared ? &t->k : &t->v, t->dtype, 0);
+}
+
 /* ---- masks ----------------------------------------------------------------------------------- */
 
 struct bytes {
@@ -196,6 +202,7 @@ static int open_job(const struct attn_plugin_call *t, struct job *j)
     }
     if (t->sink.data != NULL)
         j->problem.sink = (struct attn_sink){1, in(&t->sink, wide, 1)};
+    j->problem.kv_shared = t->kv_shared;
     attn_ledger_init(&j->ledger, NULL);
     j->ctx = (struct attn_ctx){.ledger = &j->ledger, .options = &j->options, .error = &j->err};
     j->lse = malloc((size_t)(t->batch * t->heads * t->n_query) * 8 + 8);
@@ -222,7 +229,7 @@ static enum attn_status compute(const struct attn_plugin_call *t, struct job *j,
     int wide = t->dtype == ATTN_PLUGIN_IS_F64 ? ATTN_F64 : ATTN_F32;
     struct attn_forward f = {in(&t->q, t->dtype, 0),
                              in(&t->k, t->dtype, 0),
-                             in(&t->v, t->dtype, 0),
+                             value(t),
                              *o,
                              {j->lse, (enum attn_dtype)wide, {0, 0, 0, 0}}};
     memcpy(f.lse.stride, j->lse_stride, sizeof j->lse_stride);
@@ -276,16 +283,17 @@ static int backward(const struct attn_plugin_call *t)
     }
     struct attn_cview lse = {j.lse, (enum attn_dtype)wide, {0, 0, 0, 0}};
     memcpy(lse.stride, j.lse_stride, sizeof j.lse_stride);
+    const struct attn_view dk = out(&t->dk, t->dtype, 0);
     struct attn_backward g = {in(&t->q, t->dtype, 0),
                               in(&t->k, t->dtype, 0),
-                              in(&t->v, t->dtype, 0),
+                              value(t),
                               in(&t->o_in, t->dtype, 0),
                               lse,
                               in(&t->d_o, t->dtype, 0),
                               in(&t->d_lse, wide, 1),
                               out(&t->dq, t->dtype, 0),
-                              out(&t->dk, t->dtype, 0),
-                              out(&t->dv, t->dtype, 0),
+                              dk,
+                              t->kv_shared ? dk : out(&t->dv, t->dtype, 0),
                               out(&t->dbias, wide, 1),
                               out(&t->dsink, wide, 1)};
     const struct attn_impl *dense = attn_impl_find("dense");
@@ -299,11 +307,11 @@ static int backward(const struct attn_plugin_call *t)
 }
 
 /* Beside STRIDES. */
-static const unsigned everything = ATTN_CAP_F64 | ATTN_CAP_F32 | ATTN_CAP_BACKWARD | ATTN_CAP_GQA |
-                                   ATTN_CAP_CROSS | ATTN_CAP_DV | ATTN_CAP_HARD | ATTN_CAP_SOFTCAP |
-                                   ATTN_CAP_ALIBI | ATTN_CAP_BIAS | ATTN_CAP_DBIAS | ATTN_CAP_DLSE |
-                                   ATTN_CAP_SCALE | ATTN_CAP_EMPTY | ATTN_CAP_BAND |
-                                   ATTN_CAP_DENSE | ATTN_CAP_REPEATS | ATTN_CAP_SINK;
+static const unsigned everything =
+    ATTN_CAP_F64 | ATTN_CAP_F32 | ATTN_CAP_BACKWARD | ATTN_CAP_GQA | ATTN_CAP_CROSS | ATTN_CAP_DV |
+    ATTN_CAP_HARD | ATTN_CAP_SOFTCAP | ATTN_CAP_ALIBI | ATTN_CAP_BIAS | ATTN_CAP_DBIAS |
+    ATTN_CAP_DLSE | ATTN_CAP_SCALE | ATTN_CAP_EMPTY | ATTN_CAP_BAND | ATTN_CAP_DENSE |
+    ATTN_CAP_REPEATS | ATTN_CAP_SINK | ATTN_CAP_KV_SHARED;
 
 const struct attn_plugin *attn_plugin_get(void)
 {

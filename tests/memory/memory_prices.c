@@ -106,6 +106,11 @@ static const struct hand_price hand_prices[] = {
      "b2h4g2q10k12d8v6:causal(br):f32:normal:s1:pass=bwd:sink=normal"},
     {"dense", ATTN_BACKWARD, 8688, 0, 0, 69120, "mask=960 probs=3840 dscores=3840 slope=48",
      "b2h4g2q10k12d8v6:causal(br):f32:normal:s1:pass=bwd:sink=normal"},
+    /* V a view of K: dV until it is added, 2*2*12*6 */
+    {"tiled@portable", ATTN_BACKWARD, 9808 + 1152, 0, 0, 43200,
+     "q.packed=1536 do.packed=1152 dq=1536 lse=192 delta=192 tile.s=1152 tile.dp=1152 tile.kv=896 "
+     "tile.dkv=1088 tile.rows=832 ordered.sum=80 shared.dv=1152",
+     "b2h4g2q10k12d8v6:causal(br):f32:normal:s1:pass=bwd:kv=shared"},
     /* blocks of 4: 3 rows of them, with 2, 3 and 3 blocks; 8 bytes a row and one more, 4 a block */
     {"bsr:size=4@portable", ATTN_FORWARD, 21312, 0, 0, 16800,
      "bsr.row_start=32 bsr.column=32 tile.q=384 tile.o=288 tile.s=9600 tile.ml=96 tile.kv=10752 "
@@ -168,6 +173,12 @@ static const struct hand_price hand_prices[] = {
      "zeros=24 delta.shard=160 kv.travel=1344 dkv.travel=1344 dkv.partial=1344 dq.partial=1280 "
      "sink.lse=160 sink.parts=64",
      "b2h4g2q10k12d8v6:causal(br):f32:normal:s1:pass=bwd:sink=normal"},
+    /* V a view of K: K of a block 2*2*6*8 numbers hops once, their gradient twice; dV of a product,
+     * 2*2*6*6, is local */
+    {"ring:ranks=2,local=tiled-textbook", ATTN_BACKWARD, 0, 2304, 3, 0,
+     "zeros=24 delta.shard=160 kv.travel=768 dkv.travel=768 dkv.partial=768 dq.partial=1280 "
+     "shared.dv=576",
+     "b2h4g2q10k12d8v6:causal(br):f32:normal:s1:pass=bwd:kv=shared"},
     /* 4 ranks: a block of K has 2*4*16*16 = 2048 numbers and travels through two slots; a rank's
      * rows are 2*8*16 = 256, of 16 features */
     {"ring:ranks=4,local=tiled-textbook", ATTN_FORWARD, 0, 49152, 6, 0,

@@ -1,5 +1,5 @@
-/* Learned sinks: what is refused, the values at both ends, and dsink against differences of the
- * oracle's own forward pass.  The battery holds every implementation against the oracle. */
+/* Learned sinks, and V as a view of K: what is refused, the values at both ends, and gradients
+ * against differences of the oracle's own forward pass.  The battery holds every implementation against the oracle. */
 #include "tests/suites.h"
 
 #include <math.h>
@@ -125,7 +125,7 @@ static const char *const sloped[] = {
     "h2q4k5d2:none:f64:normal:s3:pass=bwd:sink=normal:bias=inf:softcap=2",
 };
 
-/* sum dO.O + sum dLSE LSE of the oracle, of which dz is the slope. */
+/* sum dO.O + sum dLSE LSE of the oracle, of which dz and dK are the slopes. */
 static double loss(void)
 {
     const struct attn_spec dense = spec_of("dense");
@@ -163,6 +163,52 @@ TEST_EACH(dsink_is_the_slope, COUNT(sloped))
         ck_assert_msg(want != 0 && fabs(slope - want) < 1e-8, "%s: head %d: %.12g, slope %.12g",
                       sloped[_i], (int)h, want, slope);
     }
+    attn_truth_free(&truth);
+    running_close(&x);
+}
+
+/* ---- one buffer for K and V ----------------------------------------------------------------- */
+
+TEST(shared_refusals)
+{
+    const struct attn_spec spec = spec_of("tiled");
+    running_open(&x, &spec, "q3k4d3v2:none:f32:normal:s1:pass=bwd:kv=shared");
+    struct attn_problem *p = &x.setup.problem;
+    struct attn_tensor *v = &x.setup.tensor[ATTN_T_V];
+    running_well(&x, ATTN_FORWARD);
+    v->stride[2] = 2, refused(ATTN_FORWARD, "K and V are shared, but v lies apart");
+    refused(ATTN_BACKWARD, "v lies apart");
+    v->stride[2] = 3, p->d_value = 4, refused(ATTN_FORWARD, "up to 3 would work");
+    running_close(&x);
+    struct attn_spec textbook = spec_of("ring-textbook:ranks=2");
+    running_open(&x, &textbook, "q4d2:none:f32:normal:s1:kv=shared");
+    ck_refusal(running_pass(&x, ATTN_FORWARD), ATTN_ENOTSUP, &x.err, "does not claim: kv-shared");
+    running_close(&x);
+}
+
+/* Both of its parts: what moves K moves V too. */
+TEST(dkv_is_the_slope)
+{
+    static const char shared[] =
+        "b2h4g2q4k5d3v2:causal(br):f64:normal:s4:pass=bwd:kv=shared:dlse=1:sink=normal:softcap=2";
+    const struct attn_spec dense = spec_of("dense");
+    struct attn_truth truth;
+    running_open(&x, &dense, shared);
+    truth_of(&x.setup, &dense, NULL, &truth);
+    struct attn_tensor *k = &x.setup.tensor[ATTN_T_K];
+    const double *want = truth.tensor[ATTN_DK].want, step = 0x1p-17;
+    for (int64_t at[4] = ATTN_START; attn_each(at, k->extent); want++) {
+        const double old = attn_tensor_get(k, at[0], at[1], at[2], at[3]);
+        attn_tensor_set(k, at[0], at[1], at[2], at[3], old + step);
+        double more = loss();
+        attn_tensor_set(k, at[0], at[1], at[2], at[3], old - step);
+        double slope = (more - loss()) / (2 * step);
+        attn_tensor_set(k, at[0], at[1], at[2], at[3], old);
+        ck_assert_msg(*want != 0 && fabs(slope - *want) < 1e-8,
+                      "dk[%d,%d,%d,%d] = %.12g, slope %.12g", (int)at[0], (int)at[1], (int)at[2],
+                      (int)at[3], *want, slope);
+    }
+    ck_assert_ptr_null(truth.tensor[ATTN_DV].want);
     attn_truth_free(&truth);
     running_close(&x);
 }

@@ -308,6 +308,13 @@ def _keywords(case, tensors, declared, takes):
     return words
 
 
+def _shared(tensors, case, to=None):
+    """One tensor for K and V: v is a view of k."""
+    if "kv" in tensors:
+        (tensors if to is None else to).update(k=tensors["kv"], v=tensors["kv"][..., :case["dv_view"]])
+    return tensors
+
+
 def _takes(attention):
     """Whether a keyword argument of this name is one of the callable's own."""
     try:
@@ -357,14 +364,16 @@ class _Subject:
 
     def call(self, case, tensors, words):
         """The tensors that the case asks for, and the seconds of each call of its pass."""
-        lib, names = self.open(), ["q", "k", "v"]
-        q, k, v = (tensors[name] for name in names)
+        lib, names = self.open(), ["q", "kv"] if "kv" in tensors else ["q", "k", "v"]
+        q, k, v, main = tensors["q"], tensors["k"], tensors["v"], len(names)
         names += ["bias"] * ("dbias" in case["outputs"]) + ["sink"] * ("dsink" in case["outputs"])
         upstream = [tensors[name] for name in ("do", "dlse") if name in tensors]
 
         def forward(*x):
             leaf = dict(zip(names, x))
-            given = {**words, **{name: leaf[name] for name in names[3:] if name in leaf}}
+            if "kv" in tensors:  # the view is made of what has the gradient
+                _shared({"kv": tensors["kv"], **leaf}, case, leaf)
+            given = {**words, **{name: leaf[name] for name in names[main:] if name in leaf}}
             return self.result(case, self.attention(leaf.get("q", q), leaf.get("k", k), leaf.get("v", v), **given))
 
         if case["pass"] == "fwd":
@@ -379,6 +388,8 @@ class _Subject:
             grads, seconds = _timed(gradients, lib)
         if not isinstance(grads, dict):
             grads = dict(zip(["d" + name for name in names], grads))
+        if "dkv" in grads:
+            grads["dk"] = grads.pop("dkv")
         return {"o": o, "lse": _late(lse, case), **grads}, seconds
 
     def compute(self, case, path, declared):
@@ -391,6 +402,7 @@ class _Subject:
                 data = memoryview(bytearray(bytes(data).translate(_FLIP)))
                 raw[name] = word, shape, data
             tensors[name], kept[name] = lib.make(word, shape, data)
+        _shared(tensors, case)
         where = getattr(tensors["q"], "device", None)
         words = _keywords(case, tensors, declared, self.takes)
         try:
@@ -590,7 +602,7 @@ def check(attention, claims="f32", *, arithmetic=None, device=None, backward=Non
     attention(q, k, v, *, scale, ...) returns o, or o and lse.  Tensors are [B,H,L,d], of the library that its
     module imports; device: "numpy", "jax", or a device of torch.  It gets those of causal, window, mask, bias,
     softcap, sink that are claimed, and no others.  Gradients come by autograd, or from
-    backward(do, q, k, v, o, lse, ...), which returns dq, dk, dv.  Whatever else a declaration may have
+    backward(do, q, k, v, o, lse, ...), which returns dq, dk, dv; dq, dkv where v is a view of k (kv-shared).  Whatever else a declaration may have
     (docs/external.md) is a keyword: lse="2", causal="br", layout="blhd", shapes={"d": "8..128 step 8"}.
     """
     subject = _Subject(attention, backward, device)
@@ -618,7 +630,7 @@ def check(attention, claims="f32", *, arithmetic=None, device=None, backward=Non
         return _serve(subject, declared, words)
 
 
-_ALL = ("f64 f32 bf16 f16 backward gqa cross dv causal band dense hard empty scale softcap alibi bias dbias dlse sink")
+_ALL = ("f64 f32 bf16 f16 backward gqa cross dv causal band dense hard empty scale softcap alibi bias dbias dlse sink kv-shared")
 
 
 def case(text, device=None):
@@ -636,7 +648,7 @@ def case(text, device=None):
             raise ValueError(f"{text}: the claims of the last check leave it out")
         info = manifest["cases"][0]
         raw = _load(os.path.join(folder, info["name"], "inputs.safetensors"))
-    tensors = {name: lib.make(*x)[0] for name, x in raw.items()}
+    tensors = _shared({name: lib.make(*x)[0] for name, x in raw.items()}, info)
     takes = subject.takes if subject else lambda name: name == "scale"
     return types.SimpleNamespace(**tensors, words=_keywords(info, tensors, manifest["claims"], takes), info=info)
 

@@ -15,15 +15,16 @@ static double fold_flops(const struct attn_work *w, const struct attn_product *x
     if (w->pass == ATTN_FORWARD)
         return x->starts_query ? 0 : 3 * rows * (double)p->d_value;
     return (x->starts_query ? 0 : rows * (double)p->d_key) +
-           (x->starts_key ? 0 : keys * (double)(p->d_key + p->d_value));
+           (x->starts_key ? 0 : keys * (double)(p->d_key + attn_tag_width(ATTN_TAG_DV, p)));
 }
 
 /* Each flop of a merge or a sum is a pass over the whole block. */
 static void add_fold(const struct attn_work *w, const struct attn_product *x,
                      struct attn_stop_cost *cost)
 {
+    const struct attn_problem *p = &x->part;
     double flops = fold_flops(w, x);
-    int adds = (x->starts_query ? 0 : 1) + (x->starts_key ? 0 : 2);
+    int adds = (x->starts_query ? 0 : 1) + (x->starts_key ? 0 : p->kv_shared ? 1 : 2);
     cost->folds += flops;
     cost->passes += flops <= 0 ? 0 : w->pass == ATTN_FORWARD ? 3 : adds;
 }

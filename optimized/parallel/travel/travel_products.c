@@ -72,9 +72,19 @@ static struct attn_view partial(const struct attn_travel *x, enum attn_tag_kind 
     return attn_packed_view(data, attn_lse_dtype(x->w.whole), n.heads, n.tokens, n.width);
 }
 
+/* V, or dV, that is a view of K, or dK. */
+static enum attn_tag_kind owner_of(const struct attn_travel *x, enum attn_tag_kind kind)
+{
+    int is_view = x->w.whole->kv_shared;
+    return is_view && kind == ATTN_TAG_V    ? ATTN_TAG_K
+           : is_view && kind == ATTN_TAG_DV ? ATTN_TAG_DK
+                                            : kind;
+}
+
 static struct attn_cview input(const struct attn_travel *x, enum attn_tag_kind kind,
                                const struct attn_product *m)
 {
+    kind = owner_of(x, kind);
     struct attn_view view = of_product(x, &x->tensor[kind].now, kind, m);
     return attn_view_const(&view);
 }
@@ -107,6 +117,7 @@ static enum attn_status forward_product(struct attn_travel *x, const struct attn
 static struct attn_view gradient(const struct attn_travel *x, enum attn_tag_kind kind,
                                  const struct attn_product *m, void *data)
 {
+    kind = owner_of(x, kind);
     int starts = attn_tag_is_of_keys(kind) ? m->starts_key : m->starts_query;
     return starts ? of_product(x, &x->tensor[kind].now, kind, m) : partial(x, kind, m, data);
 }
@@ -126,9 +137,10 @@ static enum attn_status backward_product(struct attn_travel *x, const struct att
     const struct attn_buffer *zeros = &x->buffer[ATTN_ZEROS];
     struct attn_rows keys = product_rows(m, ATTN_TAG_DK, x->w.whole);
     char *dk = x->buffer[ATTN_DKV_PARTIAL].data;
-    char *dv = dk == NULL ? NULL
-                          : dk + keys.batch * keys.heads * keys.tokens * keys.width *
-                                     (int64_t)attn_dtype_size(attn_lse_dtype(x->w.whole));
+    char *dv = dk == NULL || x->w.whole->kv_shared
+                   ? dk
+                   : dk + keys.batch * keys.heads * keys.tokens * keys.width *
+                              (int64_t)attn_dtype_size(attn_lse_dtype(x->w.whole));
     struct attn_backward t = {.q = input(x, ATTN_TAG_Q, m),
                               .k = input(x, ATTN_TAG_K, m),
                               .v = input(x, ATTN_TAG_V, m),

@@ -25,7 +25,8 @@ struct bundle {
 static struct bundle bundle_of(const struct attn_travel *x, enum attn_tag_kind first,
                                enum attn_dtype dtype, int rank, char *data)
 {
-    struct bundle b = {.n = 2, .kind = {first, first + 1}, .dtype = {dtype, dtype}};
+    struct bundle b = {
+        .n = x->w.whole->kv_shared ? 1 : 2, .kind = {first, first + 1}, .dtype = {dtype, dtype}};
     for (int n = 0; n < b.n; n++) {
         b.data[n] = data;
         b.bytes[n] = attn_work_block(&x->w, b.kind[n], rank) * (int64_t)attn_dtype_size(dtype);

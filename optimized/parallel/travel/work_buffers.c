@@ -39,7 +39,8 @@ static void stop_buffers(const struct attn_work *w, struct attn_buffer *buffer)
     struct attn_box home = attn_layout_stored_box(&w->home, p, 0, w->rank);
     struct attn_box q = attn_work_stored_box(w, 0, w->rank),
                     k = attn_work_stored_box(w, 1, w->rank);
-    int64_t heads = p->batch * q.heads.n, token = p->batch * k.heads.n * (dk + dv);
+    int64_t heads = p->batch * q.heads.n,
+            token = p->batch * k.heads.n * (dk + attn_tag_width(ATTN_TAG_V, p));
     int64_t own = heads * q.tokens, rows = heads * q.stretch[0].n; /* of a product */
     int64_t own_kv = token * k.tokens, block = token * attn_layout_most(&w->work, p, 1);
     int64_t stretch = token * attn_layout_stored_box(&w->work, p, 1, 0).stretch[0].n;

@@ -420,6 +420,8 @@ static enum attn_status prepare(struct work *w, struct attn_error *err)
         status = attn_sum_open(w->in, w->truth, ATTN_DK, &w->dk, err);
     if (status == ATTN_OK && backward)
         status = attn_sum_open(w->in, w->truth, ATTN_DV, &w->dv, err);
+    if (p->kv_shared) /* of dK alone nothing is kept */
+        w->dk.known = w->dv.known = NULL;
     if (status == ATTN_OK && backward && w->in->want_d_bias)
         status = attn_sum_open(w->in, w->truth, ATTN_DBIAS, &w->dbias, err);
     if (status == ATTN_OK && wants[ATTN_DSINK])
@@ -581,6 +583,8 @@ enum attn_status attn_truth_compute(const struct attn_problem *p, const struct a
         status = sweep(&w, err);
     if (status == ATTN_OK) {
         finish_sums(&w);
+        if (p->kv_shared && in->d_o.data != NULL)
+            attn_truth_share(a, &truth->tensor[ATTN_DK], &truth->tensor[ATTN_DV]);
         attn_truth_settle(truth, in);
     } else
         attn_truth_free(truth);

@@ -212,3 +212,39 @@ void attn_sum_finish(struct attn_sum *x, double scale, double operand,
             attn_truth_set_right(x->out, at, ATTN_KINDS_ANY);
     }
 }
+
+/* The kinds of number that an element may be as it is stored, before it is added to another. */
+static unsigned kinds_of(const struct attn_truth_tensor *t, int64_t at)
+{
+    unsigned right = t->right[at], kinds = right & ATTN_CLASS_FINITE ? ATTN_KINDS_FINITE : 0;
+    if (fabs(t->want[at]) + t->bound[at] >= attn_dtype_overflow(t->storage))
+        return ATTN_KINDS_ANY;
+    kinds |= right & ATTN_CLASS_PLUS_INF ? ATTN_KIND_PLUS_INF : 0u;
+    kinds |= right & ATTN_CLASS_MINUS_INF ? ATTN_KIND_MINUS_INF : 0u;
+    kinds |= right & ATTN_CLASS_NAN ? ATTN_KIND_NAN : 0u;
+    return right == 0 ? attn_kind_of(t->want[at]) : kinds;
+}
+
+/* 5.7: each is stored, then their sum is rounded once in the arithmetic and once as it is stored.
+ */
+void attn_truth_share(const struct attn_precision *a, struct attn_truth_tensor *dk,
+                      struct attn_truth_tensor *dv)
+{
+    int64_t width = dv->extent[3], rows = dk->extent[0] * dk->extent[1] * dk->extent[2];
+    for (int64_t n = 0; n < rows * width; n++) {
+        int64_t at = n / width * dk->extent[3] + n % width;
+        unsigned of_k = kinds_of(dk, at), of_v = kinds_of(dv, n), both = of_k | of_v;
+        double e = dk->bound[at] + dv->bound[n], want = dk->want[at] + dv->want[n];
+        int is_exact = e == 0 && (dk->want[at] == 0 || dv->want[n] == 0);
+        dk->want[at] = want;
+        dk->bound[at] = e;
+        if (!is_exact)
+            dk->bound[at] += (a->u + a->u_storage) * (fabs(want) + e) + a->tiny + a->tiny_storage;
+        dk->gauge[at] += dv->gauge[n];
+        if (dk->right[at] != 0 || dv->right[n] != 0 || both & ~(unsigned)ATTN_KINDS_FINITE)
+            attn_truth_set_right(dk, at, attn_kinds_plus(of_k, of_v));
+    }
+    struct attn_truth part = {.tensor = {*dv}};
+    attn_truth_free(&part);
+    *dv = (struct attn_truth_tensor){.name = dv->name};
+}

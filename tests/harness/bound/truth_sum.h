@@ -44,6 +44,11 @@ void attn_sum_kinds(struct attn_sum *sum, int64_t at, int64_t n, const unsigned 
 void attn_sum_finish(struct attn_sum *sum, double scale, double operand,
                      const struct attn_precision *precision);
 
+/* dV becomes a part of dK, of whose first features it is the gradient too; it has no truth of its
+ * own then. */
+void attn_truth_share(const struct attn_precision *precision, struct attn_truth_tensor *dk,
+                      struct attn_truth_tensor *dv);
+
 /* Sets what is right for an element of these kinds: its classes, value and bound. */
 void attn_truth_set_right(struct attn_truth_tensor *truth, int64_t at, unsigned kinds);
 

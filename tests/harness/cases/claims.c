@@ -112,6 +112,7 @@ struct attn_impl attn_claims_impl(const struct attn_claims *claims, const char *
                               .family = family,
                               .caps = ATTN_CAPS_ALL & ~ATTN_CAP_WIDE,
                               .sinks = ATTN_SINKS_IN_SUM,
+                              .adds_dv = 1,
                               .cost = no_cost};
 }
 

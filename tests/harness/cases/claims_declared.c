@@ -109,10 +109,11 @@ static enum attn_status check_passes(const struct attn_plugin *p, struct attn_er
         return attn_fail(err, ATTN_EINVAL, "it claims BACKWARD, but %sbackward is NULL", rank);
     if (p->ranks > 0 && p->layout != ATTN_PLUGIN_BHLD)
         return attn_fail(err, ATTN_EINVAL, "ranks have their tensors in layout BHLD alone");
-    if (p->ranks > 0 && p->claims & (ATTN_CAP_BIAS | ATTN_CAP_DBIAS | ATTN_CAP_SINK))
+    if (p->ranks > 0 &&
+        p->claims & (ATTN_CAP_BIAS | ATTN_CAP_DBIAS | ATTN_CAP_SINK | ATTN_CAP_KV_SHARED))
         return attn_fail(err, ATTN_EINVAL,
-                         "ranks are given no bias tensor and no sink: BIAS and SINK cannot be "
-                         "claimed");
+                         "ranks are given no bias tensor, no sink and a V beside K: BIAS, SINK and "
+                         "KV_SHARED cannot be claimed");
     return ATTN_OK;
 }
 

@@ -69,6 +69,8 @@ static int is_claimed(const struct attn_claims *claims, int factor, const char *
         return has(claims, ATTN_CAP_DLSE) && has(claims, ATTN_CAP_BACKWARD);
     case ATTN_FACTOR_SINK:
         return has(claims, ATTN_CAP_SINK);
+    case ATTN_FACTOR_KV:
+        return has(claims, ATTN_CAP_KV_SHARED);
     case ATTN_FACTOR_PASS:
         return has(claims, ATTN_CAP_BACKWARD);
     default:

@@ -145,6 +145,9 @@ int attn_choice_is_possible(const struct attn_factors *t, const struct attn_choi
            attn_choice_number(t, choice, ATTN_FACTOR_HEADS) %
                    attn_choice_number(t, choice, ATTN_FACTOR_GROUP) ==
                0 &&
+           !(is(t, choice, ATTN_FACTOR_KV, "shared") &&
+             attn_choice_number(t, choice, ATTN_FACTOR_DV) >
+                 attn_choice_number(t, choice, ATTN_FACTOR_D)) &&
            !(is(t, choice, ATTN_FACTOR_DBIAS, "1") && (!is_tensor || is_forward)) &&
            !(is(t, choice, ATTN_FACTOR_DLSE, "1") && is_forward);
 }
@@ -329,7 +332,7 @@ void attn_choice_case(const struct attn_factors *t, const struct attn_choice *ch
 {
     static const int fields[] = {ATTN_FACTOR_PASS, ATTN_FACTOR_SCALE, ATTN_FACTOR_SOFTCAP,
                                  ATTN_FACTOR_BIAS, ATTN_FACTOR_DBIAS, ATTN_FACTOR_DLSE,
-                                 ATTN_FACTOR_SINK};
+                                 ATTN_FACTOR_SINK, ATTN_FACTOR_KV};
     char text[ATTN_CASE_TEXT];
     make_shape(t, choice, c);
     make_mask(t, choice, c);

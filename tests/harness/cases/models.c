@@ -76,8 +76,10 @@ static const char *const suffix[ATTN_MODEL_CASES] = {"", "-prefill", "-decode", 
 void attn_model_case(const struct attn_model *model, int index, unsigned claims,
                      struct attn_model_case *c)
 {
-    const int is_sink = strncmp(model->field, "sink=", 5) == 0;
-    const char *field = is_sink && !(claims & ATTN_CAP_SINK) ? "" : model->field;
+    const unsigned needs = strncmp(model->field, "sink=", 5) == 0   ? ATTN_CAP_SINK
+                           : strcmp(model->field, "kv=shared") == 0 ? ATTN_CAP_KV_SHARED
+                                                                    : 0;
+    const char *field = needs & ~claims ? "" : model->field;
     static const char *const why[ATTN_MODEL_CASES] = {
         "two tiles of 128 and a tail", "three tiles of 128 and a tail", "one query, 4,099 keys",
         "gradients of two tiles of 128 and a tail"};

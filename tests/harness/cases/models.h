@@ -54,7 +54,7 @@ enum attn_status attn_model_read(struct attn_model_given *given, struct attn_err
 
 /* Two tiles of 128 and a ragged tail; then prefill, decode and backward.  Two kv heads stay of
  * several, and as many heads of each, up to 16.  claims: enum attn_cap; the long cases are asked in
- * bf16, and a sink is there, where that is claimed. */
+ * bf16, and a sink is there or V is a view of K, where that is claimed. */
 struct attn_model_case {
     char name[48], text[ATTN_CASE_TEXT], why[96]; /* name: "shape-llama-3-8b-decode" */
 };

@@ -184,6 +184,20 @@ static void walk(struct dice *d, struct attn_case *c)
 /* ---- at random -------------------------------------------------------------------------------
  */
 
+/* V becomes a view of K, where the fill and the rest of the case let it. */
+static void share_keys(struct dice *d, struct attn_case *c)
+{
+    struct attn_case shared = *c, parsed;
+    char text[ATTN_CASE_TEXT];
+    if (!claims(d, ATTN_CAP_KV_SHARED) || !rarely(d, 4))
+        return;
+    shared.kv_shared = 1;
+    shared.d_value = c->d_value < c->d_key ? c->d_value : c->d_key;
+    attn_case_print(&shared, text);
+    if (attn_case_parse(text, &parsed, NULL) == ATTN_OK)
+        *c = parsed;
+}
+
 static void draw(struct dice *d, struct attn_case *c)
 {
     struct attn_factors table;
@@ -209,12 +223,18 @@ static void draw(struct dice *d, struct attn_case *c)
         if (c->layout == ATTN_LAYOUT_BROADCAST)
             c->layout = ATTN_LAYOUT_BHLD;
     }
+    share_keys(d, c);
 }
 
 static int is_allowed(const struct dice *d, const struct attn_case *c)
 {
     struct attn_setup setup;
     unsigned needs;
+    struct attn_case parsed;
+    char text[ATTN_CASE_TEXT];
+    attn_case_print(c, text);
+    if (c->kv_shared && attn_case_parse(text, &parsed, NULL) != ATTN_OK)
+        return 0; /* V has to be a tensor of its own */
     if (attn_setup_describe(c, &setup, NULL) != ATTN_OK)
         return 0;
     int allowed = attn_claims_allow(d->claims, &setup, d->route, &needs, NULL) == ATTN_OK;

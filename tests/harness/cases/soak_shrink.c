@@ -52,6 +52,7 @@ static const struct part simpler[][TOGETHER] = {
     {PART(d_lse)},
     {PART(d_bias)},
     {PART(sink)},
+    {PART(kv_shared)},
     {PART(softcap)},
     {PART(scale)},
     {PART(fill)},

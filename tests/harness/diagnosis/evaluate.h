@@ -33,7 +33,7 @@ enum attn_place {
     ATTN_AT_MERGED,   /* large, small, y: of lse and lse2, the weights of both and the new LSE */
     ATTN_AT_DELTA,    /* row, dot, dlse: of which row delta is, and its two factors             */
     ATTN_AT_PROB,     /* lse, delta, seen: P and dS of a pair in the backward                 */
-    ATTN_AT_STORE,    /* j_dk, j_dv, dk, dv, slope: where a pair's gradients go, their factors */
+    ATTN_AT_STORE,    /* j_dk, j_dv, c_dv, dk, dv, slope: where gradients go, their factors    */
     ATTN_AT_DSINK,    /* y: what a row adds to the gradient of its head's sink                */
     ATTN_AT_DBIAS,    /* y, sum: what is added to which sum                                   */
     ATTN_AT_NUMBER    /* y: a number of this kind (of_number), as it is rounded on its way     */
@@ -92,6 +92,7 @@ struct attn_fault_at {
         };
         struct { /* STORE: position and before are of the visible key in its row's list */
             int64_t j_dk, j_dv, position, before;
+            int64_t c_dv; /* of a dK that gets dV: from which feature on */
             double dk, dv, slope;
         };
         double delta;       /* PROB   */

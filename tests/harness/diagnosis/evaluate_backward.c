@@ -87,8 +87,10 @@ static void add_row(struct attn_evaluation *x, int64_t b, int64_t h, int64_t i)
         add(x, x->dq, ds, attn_evaluate_key_row(x, ATTN_OF_K, b, h, i, j), p->d_key);
         if (at.dk != 0)
             add(x, x->dk + (base + at.j_dk) * p->d_key, at.dk * ds, q, p->d_key);
+        double *dv = p->kv_shared ? x->dk + (base + at.j_dv) * p->d_key + at.c_dv
+                                  : x->dv + (base + at.j_dv) * p->d_value;
         if (at.dv != 0)
-            add(x, x->dv + (base + at.j_dv) * p->d_value, at.dv * x->probs[j], d_o, p->d_value);
+            add(x, dv, at.dv * x->probs[j], d_o, p->d_value);
     }
 }
 

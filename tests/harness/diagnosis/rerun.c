@@ -135,7 +135,7 @@ int attn_rerun_again(const struct attn_spec *spec, const struct attn_case *c,
 
 /* ---- the case with one thing after another made plain --------------------------------------- */
 
-enum { NAMED = 3, WORDS = 80, DROPS = 12, TAILS = 9 };
+enum { NAMED = 3, WORDS = 80, DROPS = 13, TAILS = 9 };
 
 static int64_t round_up(int64_t n, int64_t tile)
 {
@@ -206,6 +206,9 @@ static const char *drop(struct attn_case *c, int which)
     case 10:
         c->sink = ATTN_CASE_SINK_NONE;
         return "a sink";
+    case 11:
+        c->kv_shared = 0;
+        return "V that is a view of K";
     case 9:
         c->n_query += c->n_query == 1;
         return "one query";

@@ -15,6 +15,7 @@ const char *const attn_case_bias_name[] = {"none", "alibi", "full", "head", "row
                                            "key",  "inf",   "nan",  NULL};
 static const char *const sink_name[] = {"none", "normal", "zero", "large", NULL};
 static const char *const bias_type_name[] = {"auto", "f32", "f64", NULL};
+static const char *const kv_name[] = {"own", "shared", NULL};
 static const char *const slopes_name[] = {"halves", "press", NULL};
 const char *const attn_case_layout_name[] = {"bhld",      "blhd", "padded", "packed", "mixed",
                                              "broadcast", "neg",  "flip",   "sbhd",   NULL};
@@ -223,6 +224,7 @@ static const struct field fields[] = {
     {"bias", WORD_OF, AT(bias), attn_case_bias_name, 0, 0},
     {"biastype", WORD_OF, AT(bias_type), bias_type_name, 0, 0},
     {"sink", WORD_OF, AT(sink), sink_name, 0, 0},
+    {"kv", WORD_OF, AT(kv_shared), kv_name, 0, 0},
     {"slopes", WORD_OF, AT(slopes), slopes_name, 0, 0},
     {"alibioffset", ALIBI_FROM, AT(alibi_offset), NULL, 0, 0},
     {"layout", WORD_OF, AT(layout), attn_case_layout_name, 0, 0},
@@ -371,6 +373,29 @@ static enum attn_status check_only(const struct attn_case *c, struct attn_error 
     return ATTN_OK;
 }
 
+/* V is a view of K: refused where its numbers, or its place, have to be its own. */
+static enum attn_status check_shared(const struct attn_case *c, struct attn_error *err)
+{
+    static const enum attn_fill own[] = {
+        ATTN_FILL_REVEAL, ATTN_FILL_SELECT, ATTN_FILL_SUBSETS, ATTN_FILL_POWERS, ATTN_FILL_TIES,
+        ATTN_FILL_FLAT,   ATTN_FILL_LEVEL,  ATTN_FILL_ONES,    ATTN_FILL_TINY,   ATTN_FILL_HUGE};
+    const char *only = only_name[c->only];
+    if (c->d_value > c->d_key)
+        return attn_fail(err, ATTN_EINVAL, "kv=shared: v has the first features of k, up to v%lld",
+                         (long long)c->d_key);
+    for (size_t f = 0; f < sizeof own / sizeof *own; f++)
+        if (c->fill == own[f])
+            return attn_fail(err, ATTN_EINVAL,
+                             "kv=shared with fill %s, which makes V by itself: normal would work",
+                             attn_fill_name(c->fill));
+    if (strcmp(only, "v") == 0 || strcmp(only, "dv") == 0 || c->layout == ATTN_LAYOUT_PACKED)
+        return attn_fail(
+            err, ATTN_EINVAL,
+            "kv=shared: v and dv have the layout of k and dk, and are not packed beside "
+            "them; any other layout, or only=k, would work");
+    return ATTN_OK;
+}
+
 /* Fields that say nothing without another are refused: nothing is silently ignored. */
 static enum attn_status check_together(const struct attn_case *c, struct attn_error *err)
 {
@@ -411,7 +436,8 @@ static enum attn_status check_together(const struct attn_case *c, struct attn_er
     if ((c->slopes != ATTN_SLOPES_HALVES || c->has_alibi_offset) && c->bias != ATTN_CASE_BIAS_ALIBI)
         return attn_fail(err, ATTN_EINVAL, "%s says nothing without bias=alibi",
                          c->has_alibi_offset ? "alibioffset" : "slopes");
-    return c->only != 0 ? check_only(c, err) : ATTN_OK;
+    enum attn_status status = c->kv_shared ? check_shared(c, err) : ATTN_OK;
+    return status == ATTN_OK && c->only != 0 ? check_only(c, err) : status;
 }
 
 enum attn_status attn_case_parse(const char *text, struct attn_case *c, struct attn_error *err)
@@ -507,6 +533,7 @@ void attn_case_problem(const struct attn_case *c, struct attn_problem *p)
                                .scale = isnan(c->scale) ? preset : c->scale,
                                .softcap = c->softcap,
                                .dtype = c->dtype,
+                               .kv_shared = c->kv_shared,
                                .wide = c->wide};
 }
 

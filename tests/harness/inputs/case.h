@@ -14,6 +14,8 @@
  *                      full [B,H,Lq,Lk]; head [1,H,Lq,Lk]; row [1,1,Lq,Lk]; key [B,1,1,Lk];
  *                      inf: full, a quarter of its cells -inf, and all of every seventh row;
  *                      nan: full, one visible cell of every fifth row NaN
+ *   kv=own|shared      shared: V is a view of K, its first dv features, and dK is the gradient of
+ *                      both
  *   biastype=f32|f64   how a bias tensor and its gradient are stored (as lse is)
  *   sink=none|normal|zero|large
  *                      a learned sink of each head, stored as lse is.  large: by head in turn,
@@ -112,6 +114,7 @@ struct attn_case {
     enum attn_case_bias bias;
     enum attn_case_bias_type bias_type;
     enum attn_case_sink sink;
+    int kv_shared;
     enum attn_case_slopes slopes;
     int has_alibi_offset; /* 0: Lk - Lq */
     int64_t alibi_offset;

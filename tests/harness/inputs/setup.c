@@ -18,7 +18,7 @@ enum axis { AXIS_B = 1, AXIS_H = 2, AXIS_I = 4, AXIS_C = 8 }; /* bits of attn_te
 /* Of each tensor: the rows, their width, the cases that have it. */
 enum rows { QUERIES, KEYS, HEADS };
 enum width { D, DV, ONE, N_KEY };
-enum wanted { ALWAYS, IF_BACKWARD, IF_BIAS, IF_SINK, IF_DLSE, IF_DBIAS, IF_DSINK };
+enum wanted { ALWAYS, IF_BACKWARD, IF_BIAS, IF_SINK, IF_DLSE, IF_DBIAS, IF_DSINK, IF_DV };
 
 /* mixed: the memory order under layout=mixed.  No two tensors that a careless kernel might confuse
  * (k and v, o and dO, dK and K) share one. */
@@ -39,7 +39,7 @@ static const struct {
     [ATTN_T_LSE] = {"lse", "bihc", QUERIES, ONE, ALWAYS},
     [ATTN_T_DQ] = {"dq", "ibhc", QUERIES, D, IF_BACKWARD},
     [ATTN_T_DK] = {"dk", "bhci", KEYS, D, IF_BACKWARD},
-    [ATTN_T_DV] = {"dv", "hibc", KEYS, DV, IF_BACKWARD},
+    [ATTN_T_DV] = {"dv", "hibc", KEYS, DV, IF_DV},
     [ATTN_T_DBIAS] = {"dbias", "ihbc", QUERIES, N_KEY, IF_DBIAS},
     [ATTN_T_DSINK] = {"dsink", "bhic", HEADS, ONE, IF_DSINK},
 };
@@ -57,6 +57,7 @@ static int wants(const struct attn_case *c, int slot)
                        [IF_SINK] = c->sink != ATTN_CASE_SINK_NONE,
                        [IF_DLSE] = c->d_lse,
                        [IF_DBIAS] = c->d_bias,
+                       [IF_DV] = c->pass == ATTN_BACKWARD && !c->kv_shared,
                        [IF_DSINK] = c->sink != ATTN_CASE_SINK_NONE && c->pass == ATTN_BACKWARD};
     return has[slots[slot].wanted];
 }
@@ -133,6 +134,17 @@ static enum attn_status open_tensor(struct attn_setup *s, int slot, struct attn_
     return status;
 }
 
+/* Nothing is copied: what is written to one is there in the other. */
+static void share_keys(struct attn_setup *s)
+{
+    struct attn_tensor *v = &s->tensor[ATTN_T_V];
+    *v = s->tensor[ATTN_T_K];
+    v->name = slots[ATTN_T_V].name;
+    v->own = NULL;
+    v->shared = 1;
+    v->extent[3] = s->given.d_value;
+}
+
 static enum attn_status open_tensors(struct attn_setup *s, struct attn_error *err)
 {
     enum attn_status status = ATTN_OK;
@@ -146,7 +158,9 @@ static enum attn_status open_tensors(struct attn_setup *s, struct attn_error *er
                                   extent[ATTN_T_V], s->given.offset, err);
     }
     for (int slot = packed ? ATTN_T_BIAS : ATTN_T_Q; slot < ATTN_SLOTS && status == ATTN_OK; slot++)
-        if (wants(&s->given, slot))
+        if (slot == ATTN_T_V && s->given.kv_shared)
+            share_keys(s);
+        else if (wants(&s->given, slot))
             status = open_tensor(s, slot, err);
     return status;
 }
@@ -164,6 +178,8 @@ static void fill_tensors(struct attn_setup *s, struct attn_recipe *r)
 {
     for (int slot = ATTN_T_Q; slot < ATTN_T_O; slot++) {
         const struct attn_tensor *t = &s->tensor[slot];
+        if (slot == ATTN_T_V && s->given.kv_shared)
+            continue;
         const int64_t extent[4] = {distinct(t, 0), distinct(t, 1), distinct(t, 2), distinct(t, 3)};
         attn_recipe_fill(r, s->part, (enum attn_slot)slot, extent, t);
     }
@@ -446,6 +462,7 @@ struct attn_forward attn_setup_forward(const struct attn_setup *s)
 struct attn_backward attn_setup_backward(const struct attn_setup *s)
 {
     const struct attn_tensor *t = s->tensor;
+    const struct attn_tensor *dv = &t[s->given.kv_shared ? ATTN_T_DK : ATTN_T_DV];
     return (struct attn_backward){.q = attn_tensor_cview(&t[ATTN_T_Q]),
                                   .k = attn_tensor_cview(&t[ATTN_T_K]),
                                   .v = attn_tensor_cview(&t[ATTN_T_V]),
@@ -455,7 +472,7 @@ struct attn_backward attn_setup_backward(const struct attn_setup *s)
                                   .d_lse = attn_tensor_cview(&t[ATTN_T_DLSE]),
                                   .dq = attn_tensor_view(&t[ATTN_T_DQ]),
                                   .dk = attn_tensor_view(&t[ATTN_T_DK]),
-                                  .dv = attn_tensor_view(&t[ATTN_T_DV]),
+                                  .dv = attn_tensor_view(dv),
                                   .dbias = attn_tensor_view(&t[ATTN_T_DBIAS]),
                                   .dsink = attn_tensor_view(&t[ATTN_T_DSINK])};
 }

@@ -45,7 +45,8 @@ static void name_case(const struct attn_problem *p, enum attn_pass pass, struct 
                             .fill = ATTN_FILL_NORMAL,
                             .pass = pass,
                             .scale = p->scale,
-                            .softcap = p->softcap};
+                            .softcap = p->softcap,
+                            .kv_shared = p->kv_shared};
     snprintf(c->mask, sizeof c->mask, "%s", p->mask != NULL ? attn_mask_text(p->mask) : "none");
 }
 
@@ -207,7 +208,7 @@ static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem
         enum attn_dtype dtype = o == ATTN_O     ? t->o.dtype
                                 : o == ATTN_LSE ? t->lse.dtype
                                                 : out[o]->dtype;
-        if (is_forward || out[o]->data != NULL)
+        if (is_forward || (out[o]->data != NULL && !(o == ATTN_DV && p->kv_shared)))
             status = make(&s, (enum attn_output)o, dtype, ctx->error);
     }
     if (status == ATTN_OK)

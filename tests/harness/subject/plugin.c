@@ -286,6 +286,7 @@ static void start(struct work *w, struct attn_plugin_impl *plugin, const struct 
         .alibi_offset = p->bias.offset,
         .message = w->message,
         .message_size = sizeof w->message,
+        .kv_shared = p->kv_shared,
     };
 }
 
@@ -296,7 +297,11 @@ static void give_inputs(struct work *w, const struct attn_cview *q, const struct
     give_slopes(w);
     give_in(w, "q", q, OF_Q, READ, &w->call.q);
     give_in(w, "k", k, OF_K, READ, &w->call.k);
-    give_in(w, "v", v, OF_V, READ, &w->call.v);
+    if (w->p->kv_shared) {
+        w->call.v = w->call.k; /* of a copy too */
+        w->call.v.extent[3] = w->p->d_value;
+    } else
+        give_in(w, "v", v, OF_V, READ, &w->call.v);
     if (w->p->bias.kind == ATTN_BIAS_TENSOR)
         give_in(w, "bias", &w->p->bias.tensor, OF_PAIRS, AS_IS, &w->call.bias);
     if (w->p->sink.given)
@@ -395,7 +400,8 @@ static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem
     give_in(&w, "do", &t->d_o, OF_O, READ, &w.call.d_o);
     give(&w, "dq", t->dq, OF_Q, WRITTEN, &w.call.dq);
     give(&w, "dk", t->dk, OF_K, WRITTEN, &w.call.dk);
-    give(&w, "dv", t->dv, OF_V, WRITTEN, &w.call.dv);
+    if (!p->kv_shared)
+        give(&w, "dv", t->dv, OF_V, WRITTEN, &w.call.dv);
     give_in(&w, "dlse", &t->d_lse, OF_ROWS, READ, &w.call.d_lse);
     give(&w, "dbias", t->dbias, OF_PAIRS, AS_IS, &w.call.dbias);
     give(&w, "dsink", t->dsink, OF_HEADS, WRITTEN, &w.call.dsink);

@@ -90,6 +90,7 @@ static json_t *describe(const char *name, const struct attn_claims *claims,
         json_object_update(object, part[n]);
         json_decref(part[n]);
     }
+    json_object_set_new(object, "dv_view", integer_or_null(p->kv_shared, p->d_value));
     json_object_set_new(object, "outputs", list_outputs(claims, s));
     return object;
 }

@@ -39,7 +39,7 @@ int attn_vector_files_done(const char *folder, const char *name, const struct at
                                       has_lse,
                                       backward,
                                       backward,
-                                      backward,
+                                      backward && !c->kv_shared,
                                       c->d_bias,
                                       backward && c->sink != ATTN_CASE_SINK_NONE};
     char file[40];

@@ -137,9 +137,14 @@ enum attn_status attn_vector_files_gather_all(const struct attn_claims *claims,
                                               struct attn_error *err)
 {
     enum attn_status status = ATTN_OK;
-    for (int slot = ATTN_T_Q; slot < ATTN_T_O && status == ATTN_OK; slot++)
-        if (s->tensor[slot].map != NULL)
-            status = attn_vector_files_gather(claims, &s->tensor[slot], slot, &list[(*n)++], err);
+    for (int slot = ATTN_T_Q; slot < ATTN_T_O && status == ATTN_OK; slot++) {
+        if (s->tensor[slot].map == NULL || (slot == ATTN_T_V && s->problem.kv_shared))
+            continue;
+        status = attn_vector_files_gather(claims, &s->tensor[slot], slot, &list[*n], err);
+        if (slot == ATTN_T_K && s->problem.kv_shared)
+            list[*n].name = "kv";
+        ++*n;
+    }
     struct attn_given_mask given;
     if (status == ATTN_OK && attn_claims_mask(claims, &s->problem, &given) == ATTN_CLAIMS_BYTES)
         status = gather_mask(claims, &s->problem, &list[(*n)++], err);

@@ -2,6 +2,8 @@
 
     python3 callables.py NAME...        the tests of these names; without one, all
 """
+import functools
+import importlib.util
 import os
 import signal
 import subprocess
@@ -234,6 +236,27 @@ def test_sink():
         raise SystemExit("no error")
     except AssertionError as error:
         assert "dsink" in str(error), error
+
+
+def test_shared():
+    """V is a view of K: numpy by backward=, torch by autograd."""
+    def back(do, q, k, v, o, lse, *, scale, add=1):
+        assert np.shares_memory(k, v)
+        dq, dk, dv = backward(do, q, k, v, o, lse, scale=scale)
+        dk[..., : v.shape[-1]] += add * dv
+        return dq, dk
+    how = {"claims": "f32 backward kv-shared dv scale", "lse": "e", "cases": [
+        "b2h3q9d8v5:none:f32:normal:s1:pass=bwd:kv=shared", "h2q9d8:none:f32:normal:s1:pass=bwd:kv=shared"]}
+    judge(with_lse, backward=back, **how).require()
+    result = judge(with_lse, backward=functools.partial(back, add=0), **how)
+    assert len(result.failures) == 2 and "looks like: fits dK without dV" in str(result), result
+    if importlib.util.find_spec("torch"):
+        import torch
+
+        def of_torch(q, k, v, *, scale):
+            s = scale * (q @ k.transpose(-1, -2))
+            return torch.softmax(s, -1) @ v, torch.logsumexp(s, -1)
+        judge(of_torch, device="cpu", **how).require()
 
 
 def test_values():
