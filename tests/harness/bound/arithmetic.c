@@ -214,11 +214,22 @@ int attn_sum_may_overflow(const struct attn_precision *a, double size)
     return a->u_sum > 0x1p-12 && attn_may_overflow(a, size);
 }
 
+/* What is scaled by less than 1 before it is added underflows in the units of the scaled sum. */
+static double unscaled(double tiny, double scale)
+{
+    return scale != 0 && fabs(scale) < 1 ? tiny / fabs(scale) : tiny;
+}
+
+/* 5.4 */
+double attn_term_tiny(const struct attn_precision *a, double scale)
+{
+    return unscaled(a->tiny, scale);
+}
+
 /* 5.5 */
 double attn_operand_tiny(const struct attn_precision *a, double u, double scale)
 {
-    double shrinks = scale != 0 && fabs(scale) < 1 ? 1 / fabs(scale) : 1;
-    return u > 0 ? a->tiny_inner * shrinks : 0;
+    return u > 0 ? unscaled(a->tiny_inner, scale) : 0;
 }
 
 /* 4.4 */

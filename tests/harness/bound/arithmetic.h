@@ -60,6 +60,10 @@ double attn_sum_roundoff(const struct attn_precision *precision);
 int attn_may_overflow(const struct attn_precision *precision, double size);
 int attn_sum_may_overflow(const struct attn_precision *precision, double size);
 
+/* The error of a term of a scaled gradient that underflows, scaled before it is added or after, in
+ * units of the sum before scale. */
+double attn_term_tiny(const struct attn_precision *precision, double scale);
+
 /* The error that is added for operands of a scaled gradient that are rounded (u_q): subnormals,
  * scaled before or after, in units of the sum before scale. */
 double attn_operand_tiny(const struct attn_precision *precision, double u, double scale);

@@ -294,6 +294,13 @@ static void look_at_keys(const struct attn_oracle_row *row, int64_t dv, struct a
         }
 }
 
+/* 4.6: of exp(LSE - LSE'), the weight of a row that gets its sink after it was divided. */
+static double sink_weight_error(const struct attn_precision *a, const struct attn_oracle_row *row)
+{
+    double most = row->lse - row->max; /* LSE' - LSE is at most that */
+    return a->u * (3 * (fabs(row->lse) + most) + 2 * a->exp_ulps + a->other_ulps + 3);
+}
+
 /* 4.1: O, as a quotient of perturbed sums; capped by what any average of visible v can be: far is
  * the largest |v - o|, large the largest |v|. */
 static void bound_o(const struct attn_problem *p, const struct attn_precision *a,
@@ -307,7 +314,7 @@ static void bound_o(const struct attn_problem *p, const struct attn_precision *a
     const double *total = head->total;
     double r = attn_sum_error(steps + 3, attn_sum_roundoff(a), a->lambda),
            n_visible = (double)row->n, by_lse = exp(2 * x->e_lse);
-    double of_sink = swell_sink(row, x->tau_sink);
+    double of_sink = swell_sink(row, x->tau_sink), by_sink = sink_weight_error(a, row);
     for (int64_t c = 0; c < dv; c++) {
         double o = fabs(row->o[c]), above = fabs(head->most[c] - row->o[c]);
         double below = fabs(head->least[c] - row->o[c]), far = above > 0 ? above : 0;
@@ -324,7 +331,8 @@ static void bound_o(const struct attn_problem *p, const struct attn_precision *a
         if (a->merges > 0) /* else there is one part, which is O */
             e += (1 + r) * attn_partials_error(a, at_most(swollen[c] / kept, large), 1, 1);
         e += (double)(1 + a->rescales) * a->tiny * (total[c] + n_visible);
-        for (int64_t n = 0; n <= a->again; n++) /* 4.6 */
+        e += (double)a->again * by_sink * (o + e); /* 4.6 */
+        for (int64_t n = 0; n <= a->again; n++)
             e += a->u_storage * (o + e) + a->tiny_storage;
         x->e_o[c] = e + 0x1p-52 * o;
         x->gauge_o[c] = (1 + x->score_size) * size[c];

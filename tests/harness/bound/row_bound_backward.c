@@ -112,16 +112,17 @@ static inline __attribute__((always_inline)) void add_to_dq(double *sums, int64_
 
 /* The keys of a row's stretch for dq; returns how many. */
 static int weigh_for_dq(const struct attn_precision *a, const struct attn_oracle_row *row,
-                        const struct attn_row_bound *x, int64_t n0, int64_t d, double tiny_q,
+                        const struct attn_row_bound *x, int64_t n0, int64_t d, double scale,
                         struct weighed keys[STRETCH], int *is_finite)
 {
+    const double tiny = attn_term_tiny(a, scale), tiny_q = attn_operand_tiny(a, a->u_q, scale);
     int n_keys = 0;
     for (int64_t n = n0; n < stretch_end(row, n0); n++) {
         double dsr = fabs(x->dsr[n]), e = x->e_dsr[n];
         if (row->s[n] == -(double)INFINITY)
             continue;
         keys[n_keys++] = (struct weighed){x->k + row->key[n] * stride_of(d), e, x->gauge_ds[n],
-                                          dsr + e, a->tiny + (a->tiny + tiny_q) * dsr};
+                                          dsr + e, tiny + (tiny + tiny_q) * dsr};
         *is_finite &= isfinite(dsr + e);
     }
     return n_keys;
@@ -131,7 +132,6 @@ ATTN_ANY_WIDTH static void sum_dq(const struct attn_precision *a, int64_t d, dou
                                   int n_rows, const struct attn_oracle_row *const *rows,
                                   const struct attn_row_bound *x)
 {
-    double tiny_q = attn_operand_tiny(a, a->u_q, scale);
     int64_t n_most = longest(n_rows, rows), wide = whole_vectors(d);
     for (int64_t n0 = 0; n0 < n_most; n0 += STRETCH)
         for (int r = 0; r < n_rows; r++) {
@@ -139,7 +139,7 @@ ATTN_ANY_WIDTH static void sum_dq(const struct attn_precision *a, int64_t d, dou
             if (n0 >= rows[r]->n || x[r].without_dq || rows[r]->max == -(double)INFINITY)
                 continue;
             int is_finite = 1;
-            int n_keys = weigh_for_dq(a, rows[r], &x[r], n0, d, tiny_q, keys, &is_finite);
+            int n_keys = weigh_for_dq(a, rows[r], &x[r], n0, d, scale, keys, &is_finite);
             for (int64_t c = 0; c < d && is_finite; c += COLUMNS)
                 add_to_dq(x[r].sum, wide, c, keys, n_keys, 1);
             for (int64_t c = 0; c < d && !is_finite; c += COLUMNS)

@@ -127,9 +127,15 @@ static void collect_keys(struct work *w, int r)
     for (int64_t n = 0; n < w->n_keys * p->d_key * overflows; n++) /* 0 times infinity too */
         attn_truth_set_right(w->dk.out, head * p->d_key + n, ATTN_KINDS_ANY);
     w->of_dk[w->n_addends] = (struct attn_addends){
-        place,  row->n,   q,
-        x->dsr, x->e_dsr, x->gauge_ds,
-        0,      1,        w->a->tiny + attn_operand_tiny(w->a, w->a->u_q, p->scale)};
+        place,
+        row->n,
+        q,
+        x->dsr,
+        x->e_dsr,
+        x->gauge_ds,
+        0,
+        1,
+        attn_term_tiny(w->a, p->scale) + attn_operand_tiny(w->a, w->a->u_q, p->scale)};
     w->of_dv[w->n_addends++] =
         (struct attn_addends){place,
                               row->n,

@@ -185,6 +185,7 @@ void attn_sum_finish(struct attn_sum *x, double scale, double operand,
                      const struct attn_precision *a)
 {
     const double size_of_scale = fabs(scale), parts = (double)(1 + a->sums);
+    const double tiny = attn_term_tiny(a, scale);
     int64_t width = x->out->extent[3];
     int64_t rows = x->out->extent[0] * x->out->extent[1] * x->out->extent[2];
     double n = -1, relative = 0; /* the same for all of a row, and often of the next one */
@@ -198,7 +199,7 @@ void attn_sum_finish(struct attn_sum *x, double scale, double operand,
         double sum = x->out->want[at], lost = x->lost[at];
         double want =
             x->known != NULL ? x->known->want[at] : scale * (isnan(lost) ? sum : sum + lost);
-        double e = size_of_scale * (x->error[at] + n * a->tiny + relative * size + 0x1p-51 * size);
+        double e = size_of_scale * (x->error[at] + n * tiny + relative * size + 0x1p-51 * size);
         double partial = attn_partials_error(a, size_of_scale * size + e, parts, scale);
         e += (1 + relative) * partial;
         double stored = a->u_storage * (fabs(want) + e) + a->tiny_storage;
