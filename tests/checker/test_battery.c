@@ -322,6 +322,22 @@ TEST_EACH(all_are_told_apart, SLICES)
             run_battery_case(i, (enum attn_dtype)dtype, list, n);
 }
 
+/* Errors that no case of a tier has had: the weight of a sink that comes in late, where keys agree
+ * and LSE is large; terms of dK that are scaled first, and each underflow. */
+static const char *const rare[][2] = {
+    {"tiled", "h56q14k2d1:none:f64:rows:s1:sink=normal"},
+    {"ulysses-textbook", "b2h4q16d288v140:window(8,8,br)&global(3):f32:rows:s219:pass=bwd:"
+                         "softcap=30:sink=large"},
+};
+
+TEST_EACH(rare_errors_are_honest, COUNT(rare))
+{
+    struct attn_spec spec = spec_of(rare[_i][0]);
+    struct attn_case c = case_of(rare[_i][1]);
+    struct attn_result r = result_of(&spec, rare[_i][1]);
+    ck_passed(&spec, &c, &r, 0);
+}
+
 /* Refusals are for what cannot be divided or is not claimed, not a way out. */
 TEST(the_honest_do_not_refuse)
 {
