@@ -338,7 +338,7 @@ TEST(results_in_the_folder)
     put("case/inputs.safetensors", x.input, INPUTS);
     ok(attn_npy_write(scratch_path("case/dv.npy"), &x.result[ATTN_DV], &err));
     const char *in = scratch_path("case");
-    scratch_expect(0, "dv     the file", "run tiled --input '%s' --compare", in);
+    scratch_expect(0, "dv      the file  f32     ok", "run tiled --input '%s' --compare", in);
     scratch_expect(0, "", "compare '%s' '%s/inputs.safetensors'", in, in);
     close_walk(&x);
 }

@@ -122,6 +122,12 @@ static int next_text(const char **at, struct text *text)
     return 1;
 }
 
+/* gnuplot writes a text that has a box twice: to measure it, and over the box. */
+static int is_same(const struct text *a, const struct text *b)
+{
+    return strcmp(a->words, b->words) == 0 && a->left == b->left && a->base == b->base;
+}
+
 /* Every text is within the picture, and no two lie on each other. */
 static void expect_apart(const char *path)
 {
@@ -137,7 +143,7 @@ static void expect_apart(const char *path)
                           a->base + 0.2 * a->size <= height,
                       "%s: '%s' is cut", path, a->words);
         for (const struct text *b = text; b < a; b++)
-            ck_assert_msg(a->left > b->right - 0.5 || b->left > a->right - 0.5 ||
+            ck_assert_msg(is_same(a, b) || a->left > b->right - 0.5 || b->left > a->right - 0.5 ||
                               a->top > b->base || b->top > a->base,
                           "%s: '%s' lies on '%s'", path, a->words, b->words);
     }
