@@ -363,7 +363,7 @@ TEST(variants_pass_the_full_tier)
 
 TEST(soak_draws_the_whole_grammar)
 {
-    enum { CASES = 8000, WORDS = 6 };
+    enum { CASES = 16000, WORDS = 6 };
     static const struct {
         const char *name;
         int n, least;

@@ -321,7 +321,7 @@ static const struct {
     const char *says;
 } soaks[] = {{"0", 0, "random cases of seed 1"},
              {"main.n = getattr(main, \"n\", 0) + 1; result[\"o\"] = result[\"o\"] + "
-              "result[\"o\"].dtype.type(main.n == 50)",
+              "result[\"o\"].dtype.type(main.n == 51)",
               1, "as found it failed in 1 of 21 runs; FAIL("}};
 
 TEST_EACH(soak_of_a_command, 2)
