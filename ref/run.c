@@ -369,7 +369,7 @@ static enum attn_status check_runs(const struct attn_impl *impl, const struct at
                      impl->name);
 }
 
-/* What run.c does around a call; the implementation's problem has none of it. */
+/* Steps of run.c around a call; the implementation's problem has none of them. */
 struct around {
     int sink, dv; /* the sink comes in; dV is added to dK, of which it is a view */
 };

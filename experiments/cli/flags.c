@@ -182,7 +182,7 @@ static int is_option(const char *word, size_t n)
     return 0;
 }
 
-/* What another program calls by a flag and attnlab does otherwise; command "": of each. */
+/* Flags of other programs, and how attnlab says the same; command "": of every command. */
 static const char *otherwise(const char *command, const char *word)
 {
     static const char *const known[][3] = {
@@ -266,9 +266,9 @@ static int take(const struct attn_cli_command *command, char **argv, int at, con
     return is_switch || equals != NULL ? 1 : 2;
 }
 
-/* Of --model: what it stands for, but for flags that were given; values point into `from`.  A price
- * has no scale and no softcap, and knows by itself where V is a view of K; keys that a command cannot be given are refused.  0 after a
- * message. */
+/* --model stands for these flags, but for those that were given; values point into `from`.  A price
+ * has no scale and no softcap, and knows by itself where V is a view of K; keys that a command
+ * cannot be given are refused.  0 after a message. */
 static int take_model(const struct attn_cli_command *command, const char **given,
                       struct attn_model_given *from, void *to)
 {

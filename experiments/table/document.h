@@ -40,7 +40,7 @@ void attn_document_lines(struct attn_document *d, const char *lines);
 /* A table, whose rows it frees. */
 void attn_document_table(struct attn_document *d, const struct attn_column *column, json_t *rows);
 
-/* What comes between is folded under this line of ours; what is not open is not on paper. */
+/* All between the two calls is folded under this line; paper has it where is_open. */
 void attn_document_fold(struct attn_document *d, int is_open, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void attn_document_unfold(struct attn_document *d);

@@ -48,8 +48,9 @@ static VEC FN(bias_of)(const struct attn_problem *p, int64_t b, int64_t h, int64
     return all;
 }
 
-/* at: from the first query of the vector on, and from the first key of the block on.  slope, if given, receives d softcap(s) / d s, in the layout of S; it is not written where there
- * is no softcap. */
+/* at: from the first query of the vector on, and from the first key of the block on.  slope, if
+ * given, receives d softcap(s) / d s, in the layout of S; it is not written where there is no
+ * softcap. */
 static void FN(edit)(const struct attn_problem *p, struct attn_tile_at at,
                      const struct attn_keys *keys, int u, REAL *S, REAL *slope)
 {

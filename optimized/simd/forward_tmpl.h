@@ -162,8 +162,8 @@ FN(optimistic_tile)
     return fits;
 }
 
-/* n keys that the whole panel sees: P of the first ones, as long as m is near enough, and the scores
- * of the rest.  Returns how many are P.  max: the largest scores seen. */
+/* n keys that the whole panel sees: P of the first ones, as long as m is near enough, and the
+ * scores of the rest.  Returns the number of P.  max: the largest scores seen. */
 static int FN(optimistic_scores)(const struct FN(panel) * x, const REAL *const *k, int n, REAL at,
                                  VEC max[3], struct FN(prefetch) * prefetch)
 {
@@ -206,8 +206,8 @@ static void FN(edge_scores)(const REAL *const *row, const struct attn_keys *keys
 }
 
 /* The scores of a panel: rows 0 .. n_full-1 of S for the full keys, the rest for each vector's own
- * edge.  max[u] is the largest that a query of vector u may see, or has seen.  Where the panel has m
- * and l, the first rows may be P already; returns how many are. */
+ * edge.  max[u] is the largest that a query of vector u may see, or has seen.  Where the panel has
+ * m and l, the first rows may be P already; returns their number. */
 static int FN(panel_scores)(struct FN(block) * x, const struct attn_keys *keys,
                             const struct FN(panel) * panel, VEC max[ATTN_PANEL_VECTORS])
 {

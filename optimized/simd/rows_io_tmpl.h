@@ -48,8 +48,8 @@ static void FN(emit)(const struct attn_view *y, int64_t b, int64_t h, int64_t i,
             FN(narrow)(y->dtype, (const REAL *)row + c, 1, to + c * step);
 }
 
-/* Pointers to rows, where they are or where FN(point) has widened them.  Eight more repeat the last,
- * for tiles that are not full. */
+/* Pointers to rows, where they are or where FN(point) has widened them.  Eight more repeat the
+ * last, for tiles that are not full. */
 static void FN(pointed)(struct attn_tensor_rows from, const REAL *ws, const REAL **row)
 {
     int direct = FN(in_place)(from.x, from.n) && from.n > 0;

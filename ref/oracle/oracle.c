@@ -64,8 +64,8 @@ static int is_wide(const struct attn_problem *p)
     return p->dtype == ATTN_F64;
 }
 
-/* Hand out the next piece of the block, aligned for any of its types, and apart from the next: pieces
- * as long as a power of two would share their sets of the cache. */
+/* Hand out the next piece of the block, aligned for any of its types, and apart from the next:
+ * pieces as long as a power of two would share their sets of the cache. */
 static void *piece(char **at, int64_t n, size_t size)
 {
     void *here = *at;

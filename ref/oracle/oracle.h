@@ -28,8 +28,8 @@
 #endif
 
 /* Columns side by side, for sums that stay in registers while keys go by: arithmetic of vectors is
- * that of their numbers, one by one.  No wider than the registers of avx2: compilers keep wider ones
- * in memory there.  For locals and their loads alone: no function takes one. */
+ * that of their numbers, one by one.  No wider than the registers of avx2: compilers keep wider
+ * ones in memory there.  For locals and their loads alone: no function takes one. */
 enum { ATTN_LANES = 4 };
 typedef double attn_lanes __attribute__((vector_size(8 * ATTN_LANES), aligned(8), may_alias));
 typedef int64_t attn_lane_bits __attribute__((vector_size(8 * ATTN_LANES)));

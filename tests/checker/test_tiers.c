@@ -25,8 +25,8 @@ static int everything(void)
     return getenv("ATTN_FULL") != NULL;
 }
 
-/* variants_pass_the_full_tier takes it: it is set up, judged and looked over there.  Of what is made
- * of pairs, each of two variants takes one case in eight. */
+/* 1: variants_pass_the_full_tier sets the case up and judges it; of the pairs' cases each of two
+ * variants takes one in eight. */
 enum { SOME = 2 };
 static int is_judged(const char *name, int i)
 {

@@ -7,7 +7,7 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
-/* What studies print, for all pages. */
+/* The output of each study, for all pages. */
 static char studies[512];
 
 static void make_studies(void)

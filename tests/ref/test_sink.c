@@ -1,5 +1,6 @@
 /* Learned sinks, and V as a view of K: what is refused, the values at both ends, and gradients
- * against differences of the oracle's own forward pass.  The battery holds every implementation against the oracle. */
+ * against differences of the oracle's own forward pass.  The battery holds every implementation
+ * against the oracle. */
 #include "tests/suites.h"
 
 #include <math.h>

@@ -602,8 +602,8 @@ def check(attention, claims="f32", *, arithmetic=None, device=None, backward=Non
     attention(q, k, v, *, scale, ...) returns o, or o and lse.  Tensors are [B,H,L,d], of the library that its
     module imports; device: "numpy", "jax", or a device of torch.  It gets those of causal, window, mask, bias,
     softcap, sink that are claimed, and no others.  Gradients come by autograd, or from
-    backward(do, q, k, v, o, lse, ...), which returns dq, dk, dv; dq, dkv where v is a view of k (kv-shared).  Whatever else a declaration may have
-    (docs/external.md) is a keyword: lse="2", causal="br", layout="blhd", shapes={"d": "8..128 step 8"}.
+    backward(do, q, k, v, o, lse, ...), which returns dq, dk, dv; dq, dkv where v is a view of k (kv-shared).
+    Every other field of a declaration (docs/external.md) is a keyword: lse="2", causal="br", layout="blhd", shapes={"d": "8..128 step 8"}.
     """
     subject = _Subject(attention, backward, device)
     declared = _declaration(name or getattr(attention, "__name__", type(attention).__name__), claims, arithmetic,

@@ -214,7 +214,7 @@ int attn_sum_may_overflow(const struct attn_precision *a, double size)
     return a->u_sum > 0x1p-12 && attn_may_overflow(a, size);
 }
 
-/* What is scaled by less than 1 before it is added underflows in the units of the scaled sum. */
+/* A term that is scaled by less than 1 before it is added underflows in units of the scaled sum. */
 static double unscaled(double tiny, double scale)
 {
     return scale != 0 && fabs(scale) < 1 ? tiny / fabs(scale) : tiny;

@@ -8,7 +8,7 @@
 #include "tests/harness/bound/row_bound_parts.h"
 
 /* Room for a head, whose keys and values all rows share, and for each row; from `at` on: laying
- * out from NULL measures.  Returns the end.  What rows have by key is apart, as rows of k are. */
+ * out from NULL measures.  Returns the end.  Arrays by key lie apart, as rows of k do. */
 static double *lay_out(const struct attn_problem *p, int n_rows, struct attn_row_bound *first,
                        double *at)
 {

@@ -16,8 +16,8 @@ static double bound_dp(const struct attn_problem *p, const struct attn_precision
     return e + (a->u_dp > 0 ? a->u_dp * (fabs(row->dp[n]) + e) + a->tiny_inner : 0);
 }
 
-/* 5.2: D, computed as dO . O - dLSE or as sum P dP - dLSE: the larger of the two errors.  Leaves the
- * errors of dP in e_ds, for bound_ds. */
+/* 5.2: D, computed as dO . O - dLSE or as sum P dP - dLSE: the larger of the two errors.  Leaves
+ * the errors of dP in e_ds, for bound_ds. */
 static double bound_delta(const struct attn_problem *p, const struct attn_cview *d_o, double d_lse,
                           int64_t b, int64_t h, int64_t i, const struct attn_precision *a,
                           const struct attn_oracle_row *row, struct attn_row_bound *x)

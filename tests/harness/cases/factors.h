@@ -78,8 +78,8 @@ double attn_choice_work(const struct attn_factors *table, const struct attn_choi
  * nothing is asked that is not claimed. */
 int attn_choice_is_possible(const struct attn_factors *table, const struct attn_choice *choice);
 
-/* 1 if the case of this choice can show an error that strikes where both values meet.  What
- * hides it is in the table, in words. */
+/* 1 if the case of this choice can show an error that strikes where both values meet.
+ * The table says in words which values hide it. */
 int attn_choice_shows(const struct attn_factors *table, const struct attn_choice *choice,
                       int factor, int other);
 

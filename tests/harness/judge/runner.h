@@ -5,8 +5,8 @@
 #include "optimized/registry.h"
 #include "tests/harness/judge/judge.h"
 
-/* From now on the process keeps memory that is freed: what the next case takes is as large, and pages
- * cost more than what is written to them. */
+/* From now on the process keeps memory that is freed: the next case takes as much, and new pages
+ * cost more time than the numbers in them. */
 void attn_keep_freed(void);
 
 /* Run and judge, in verdict order: status, integrity, finite, exact, bound, grade, bias, memory. */
