@@ -150,8 +150,8 @@ struct attn_plugin_call {
     struct attn_plugin_out dsink; /* and its gradient, summed over batches and queries    */
 
     /* KV_SHARED: 1 where v has the data and strides of k, of which it is the first d_value
-     * features; d_value <= d_key.  Backward then writes dk, with the gradient of v added to these features;
-     * dv is without data. */
+     * features; d_value <= d_key.  Backward then writes dk, with the gradient of v added to these
+     * features; dv is without data. */
     int32_t kv_shared;
 };
 
