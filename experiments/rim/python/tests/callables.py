@@ -250,6 +250,17 @@ def test_shared():
     judge(with_lse, backward=back, **how).require()
     result = judge(with_lse, backward=functools.partial(back, add=0), **how)
     assert len(result.failures) == 2 and "looks like: fits dK without dV" in str(result), result
+    rng = np.random.default_rng(1)
+    q, kv, do = (rng.standard_normal(x).astype("f4") for x in ((2, 3, 20, 8), (2, 3, 20, 8), (2, 3, 20, 5)))
+    o, lse = with_lse(q, kv, kv[..., :5], scale=8 ** -0.5)
+    dq, dk = back(do, q, kv, kv[..., :5], o, lse, scale=8 ** -0.5)
+    given = {"q": q, "kv": kv, "dv_view": 5, "lse": lse, "do": do, "dq": dq}
+    attnlab.assert_attention(o, dk=dk, **given)
+    try:
+        attnlab.assert_attention(o, dk=backward(do, q, kv, kv[..., :5], o, lse, scale=8 ** -0.5)[1], **given)
+        raise SystemExit("no error")
+    except AssertionError as error:
+        assert "fits dK without dV" in str(error), error
     if importlib.util.find_spec("torch"):
         import torch
 
