@@ -51,6 +51,8 @@ static enum attn_status complete(const struct attn_plan_draft *draft, struct att
     attn_mask_free(mask);
     if (status == ATTN_OK)
         attn_case_print(c, point->text);
+    if (status == ATTN_OK && c->kv_shared && !draft->is_of_shapes) /* with every fill */
+        status = attn_case_parse(point->text, &(struct attn_case){0}, err);
     return status;
 }
 
