@@ -361,10 +361,10 @@ static int price(void *values, int n, char **operand)
         attn_cli_stop(ATTN_EINVAL, NULL,
                       "--model %s: '%s' is of a cache, which is priced without SPEC",
                       model.model.name, model.settings);
-    for (int64_t i = 0; q->shapes.model != NULL && i < q->cases.n; i++) {
-        struct attn_case *c = &q->cases.point[i].c;
-        c->kv_shared = strcmp(model.model.field, "kv=shared") == 0 && c->d_value <= c->d_key;
-    }
+    char *fields = attn_cli_text(":%s", q->shapes.model != NULL ? model.model.field : "");
+    for (int64_t i = 0; (fields[1] == 's' || fields[1] == 'k') && i < q->cases.n; i++) /* no bias */
+        attn_cli_must(attn_case_fields(fields, &q->cases.point[i].c, &err), &err);
+    free(fields);
     q->last = q->pass; /* both: each, and both together */
     q->first = q->last == ATTN_NEED_BOTH ? ATTN_NEED_FORWARD : q->last;
     check_storage(q, n);
