@@ -156,7 +156,7 @@ void attn_candidate_put_route(struct attn_candidate *s)
     }
 }
 
-/* ---- books -------------------------------------------------------------------------------- */
+/* ---- verdicts ----------------------------------------------------------------------------- */
 
 enum attn_status attn_candidate_ask(struct attn_candidate *s, struct attn_error *err)
 {
