@@ -26,12 +26,13 @@ static int everything(void)
 }
 
 /* 1: variants_pass_the_full_tier sets the case up and judges it: not those of the battery, which
- * test_battery.c judges; of those that are made of factors and of pairs each of two
- * variants takes one in sixteen (test_program.c has a variant in the whole quick tier). */
+ * test_battery.c judges; of those that are made of factors, of pairs and of models each
+ * of two variants takes one in sixteen (test_program.c has a variant in the whole quick tier). */
 enum { SOME = 2, EVERY = 16 };
 static int is_made(const char *name)
 {
-    return strncmp(name, "pairs-", 6) == 0 || strncmp(name, "factors-", 8) == 0;
+    return strncmp(name, "pairs-", 6) == 0 || strncmp(name, "factors-", 8) == 0 ||
+           strncmp(name, "shape-", 6) == 0;
 }
 
 static int is_judged(const char *name, int i)
