@@ -170,7 +170,7 @@ static void print_fit(const struct attn_price_asked *asked, const struct attn_ne
 static const struct attn_column of_ranks[] = {
     {"rank", "rank", ATTN_UNIT_WORDS},
     {"shard_bytes", "inputs and outputs", ATTN_UNIT_BYTES},
-    {"peak_bytes", "beside them", ATTN_UNIT_BYTES},
+    {"peak_bytes", "beyond them", ATTN_UNIT_BYTES},
     {"all_bytes", "together", ATTN_UNIT_BYTES},
     {"flops", "flop", ATTN_UNIT_REAL},
     {"pairs", "pairs", ATTN_UNIT_GROUPED},

@@ -54,7 +54,7 @@ static int choose(const struct attn_spec *spec, enum attn_pass pass, char text[A
     return 0;
 }
 
-/* The price for this machine beside inputs and outputs, which simulated ranks copy. */
+/* The price for this machine beyond inputs and outputs, which simulated ranks copy. */
 static double priced_here(const struct attn_spec *spec, const char *text, enum attn_pass pass)
 {
     struct attn_case c = case_of(text);

@@ -391,7 +391,7 @@ static enum attn_status check_shared(const struct attn_case *c, struct attn_erro
     if (strcmp(only, "v") == 0 || strcmp(only, "dv") == 0 || c->layout == ATTN_LAYOUT_PACKED)
         return attn_fail(
             err, ATTN_EINVAL,
-            "kv=shared: v and dv have the layout of k and dk, and are not packed beside "
+            "kv=shared: v and dv have the layout of k and dk, and are not packed with "
             "them; any other layout, or only=k, would work");
     return ATTN_OK;
 }
