@@ -185,7 +185,7 @@ $(B)/faults/dense: tests/external/exec_dense.c $(B)/libharness.a $(B)/libattn.a
 PLUGINS := $(addprefix $(B)/plugins/,bad.so full.so slips.so)
 $(PLUGINS): $(B)/plugins/%.so: tests/external/plugin_%.c tests/external/switches.h docs/examples/plugin_naive.c $(B)/libattn.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -O1 -w -fPIC -I. $(PLUGIN_FLAGS) -shared -Wl,-Bsymbolic -pthread -o $@ $< \
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -O3 -w -fPIC -I. $(PLUGIN_FLAGS) -shared -Wl,-Bsymbolic -pthread -o $@ $< \
 	    $(B)/libattn.a -lm
 $(B)/plugins/bad.so: PLUGIN_FLAGS = -Dattn_plugin_get=naive_get -include docs/examples/plugin_naive.c
 $(B)/plugins/full.so: PLUGIN_FLAGS = $(if $(filter asan,$(CONFIG)),-fsanitize=address$(comma)undefined)
