@@ -57,7 +57,7 @@ const struct attn_cli_command attn_cmd_list = {
         "Lists implementations with what they claim and their options (default), the "
         "cases\n"
         "of a tier with their reasons, the factors on which kernels branch and their values, the\n"
-        "relations that check runs beside the cases, the named data fills, the catalogue of real\n"
+        "relations that check runs with the cases, the named data fills, the catalogue of real\n"
         "bugs with what covers each, the calls of the mask language, published models with the "
         "source\n"
         "of their numbers.",

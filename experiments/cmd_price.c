@@ -44,7 +44,8 @@ static const struct attn_flag_use flags[] = {
         .help =
             "what each layer keeps from its forward to its backward pass: q k v o lse and P; q k "
             "v o lse (rows, unless said otherwise); q k v, and the forward pass is made again; or "
-            "each of these"),
+            "each of these.  +mask+softmax+expanded+f32 behind a word: with blocks of other "
+            "programs (docs/memory.md)"),
     ATTN_TAKES(MASK_STORAGE, offsetof(struct request, storage)),
     ATTN_TAKES(HIDDEN, offsetof(struct request, hidden), "0"),
     ATTN_TAKES(MEMORY, offsetof(struct request, device)),
@@ -240,10 +241,11 @@ static void read_stack(struct request *q)
     int all = q->save != NULL && strcmp(q->save, "all") == 0;
     q->stacks = all ? ATTN_SAVES : 1;
     for (int s = 0; s < q->stacks; s++)
-        q->stack[s] = (struct attn_stack){q->layers, all ? (enum attn_stack_save)s : ATTN_SAVE_ROWS,
-                                          q->hidden};
+        q->stack[s] = (struct attn_stack){.n = q->layers,
+                                          .save = all ? (enum attn_stack_save)s : ATTN_SAVE_ROWS,
+                                          .hidden = q->hidden};
     if (q->save != NULL && !all)
-        attn_cli_must(attn_stack_save_find(q->save, &q->stack[0].save, &err), &err);
+        attn_cli_must(attn_stack_save_parse(q->save, &q->stack[0], &err), &err);
     if ((q->save != NULL || q->hidden > 0) && q->layers == 0)
         attn_cli_stop(ATTN_EINVAL, NULL, "--%s is of layers: --layers N is needed with it",
                       q->save != NULL ? "save" : "hidden");
@@ -361,10 +363,10 @@ static int price(void *values, int n, char **operand)
         attn_cli_stop(ATTN_EINVAL, NULL,
                       "--model %s: '%s' is of a cache, which is priced without SPEC",
                       model.model.name, model.settings);
-    for (int64_t i = 0; q->shapes.model != NULL && i < q->cases.n; i++) {
-        struct attn_case *c = &q->cases.point[i].c;
-        c->kv_shared = strcmp(model.model.field, "kv=shared") == 0 && c->d_value <= c->d_key;
-    }
+    char *fields = attn_cli_text(":%s", q->shapes.model != NULL ? model.model.field : "");
+    for (int64_t i = 0; (fields[1] == 's' || fields[1] == 'k') && i < q->cases.n; i++) /* no bias */
+        attn_cli_must(attn_case_fields(fields, &q->cases.point[i].c, &err), &err);
+    free(fields);
     q->last = q->pass; /* both: each, and both together */
     q->first = q->last == ATTN_NEED_BOTH ? ATTN_NEED_FORWARD : q->last;
     check_storage(q, n);

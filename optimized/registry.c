@@ -233,7 +233,7 @@ static void preset_local(struct attn_spec *spec)
                                    attn_impl_find(spec->impl->options[o].choices + 1));
 }
 
-/* Whose kernels work: those of the implementation, or of the one that does a rank's work. */
+/* The kernels that work: those of the implementation, or of the one that does a rank's work. */
 static const struct attn_impl *worker(const struct attn_spec *spec)
 {
     const struct attn_option *option = spec->impl->options;

@@ -165,7 +165,7 @@ enum {
 
 /* ---- ranks ------------------------------------------------------------------------------------
  *
- * A plug-in may be one rank of `ranks` that share the sequence (docs/parallel.md, 1).  Rank r has
+ * A plug-in may be one rank of `ranks` that share the sequence (docs/parallel.md).  Rank r has
  * the r-th of as many equal runs of queries and of keys, and talks by messages: post() begins to
  * send and receive and returns at once; wait() returns when that is done (MPI_Isend and MPI_Irecv,
  * then MPI_Waitall).  Nothing is buffered: data stay until wait, and a send is done when its

@@ -306,6 +306,18 @@ double attn_cview_get(const struct attn_cview *view, int64_t b, int64_t h, int64
     return load(view->data, view->dtype, attn_offset(view->stride, b, h, i) + c * view->stride[3]);
 }
 
+void attn_cview_row(const struct attn_cview *view, const int64_t at[4], int64_t n, double *x)
+{
+    const int64_t step = view->stride[3];
+    int64_t from = attn_offset(view->stride, at[0], at[1], at[2]) + at[3] * step;
+    if (view->dtype == ATTN_F32 && step == 1)
+        for (int64_t c = 0; c < n; c++)
+            x[c] = (double)((const float *)view->data)[from + c];
+    else
+        for (int64_t c = 0; c < n; c++)
+            x[c] = load(view->data, view->dtype, from + c * step);
+}
+
 double attn_view_get(const struct attn_view *view, int64_t b, int64_t h, int64_t i, int64_t c)
 {
     return load(view->data, view->dtype, attn_offset(view->stride, b, h, i) + c * view->stride[3]);

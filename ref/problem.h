@@ -194,6 +194,7 @@ void attn_view_set(const struct attn_view *view, int64_t b, int64_t h, int64_t i
                    double x);
 
 /* n elements of a row, from at[] on. */
+void attn_cview_row(const struct attn_cview *view, const int64_t at[4], int64_t n, double *x);
 void attn_view_set_row(const struct attn_view *view, const int64_t at[4], int64_t n,
                        const double *x);
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # make install into an empty folder: what is there, and that programs in C, C++ and Python which know
-# nothing of the tree run with it.  What is missing on this machine is said and skipped.
+# nothing of the tree run with it.  A tool that is missing here is said and skipped.
 #
 #       tests/install.sh BUILD FOLDER
 set -eu

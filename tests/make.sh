@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What the Makefile says of itself, and that clones of one commit build one program, which names the
+# The words of the Makefile about itself, and that clones of one commit build one program, which names the
 # build of a record (experiments/measure/machine.c): an object is the same in any folder, whatever it is
 # called and whatever link led there, and a version is as long in any clone.
 #

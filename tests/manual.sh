@@ -29,7 +29,7 @@ plain() {
         -e 's/[0-9.]+ [KMGT]iB (available|\(VmHWM)/# \1/' -e 's/[[:blank:]]+/ /g; s/^ //; s/ $//' -e '/^$/d'
 }
 
-# What a page says (the first file) is what was printed (the second): "..." is any lines.
+# A page (the first file) says what was printed (the second): "..." is any lines.
 same() {
     awk 'NR == FNR { want[++n] = $0; next }
          { got[++m] = $0 }
@@ -95,7 +95,7 @@ while read -r name; do
     echo "${page#"$root"/}: no figure $name in plots/figures.def"
 done < <(sed -n 's/^<!-- figure \([^ ]*\): .*-->$/\1/p' "$page")
 
-# What a heading is called in a link.
+# The name of a heading in a link.
 anchors() { sed -n 's/^#\+ //p' "$1" | tr '[:upper:]' '[:lower:]' | sed 's/[^a-z0-9 _-]//g; s/ /-/g'; }
 
 while IFS='#' read -r path anchor; do

@@ -6,7 +6,7 @@
 # REPORT is a report of this machine (attnlab report), FIGURES the figures of the chapters drawn again;
 # OUT gets the folders of the tree, with an .html for each page of Markdown and for each source file
 # that one links to, so that links between them stand as they are.  ANSWERS=no leaves out what is
-# folded away and docs/answers.md.  What a page links to and OUT has not is an error.
+# folded away and docs/answers.md.  A link to a page that OUT has not is an error.
 set -eu -o pipefail
 report=$(realpath -- "$1") figures=$(realpath -- "$2") out=$(realpath -m -- "$3")
 CDPATH="" cd -- "$(dirname -- "$0")/../.."

@@ -180,6 +180,8 @@ void attn_candidate_begin(struct attn_candidate *s)
             fprintf(stderr, "%s: claims %s\n", s->label, words);
     }
     s->list = attn_verdicts_begin(s->label);
+    if (s->question.whole_tier && s->question.tier != NULL)
+        s->list->left_out = s->question.tier->left_out;
     if (s->x.kind != ATTN_NOT_EXTERNAL) /* of its files: as they are now */
         report_about(s);
 }

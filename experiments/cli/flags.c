@@ -267,7 +267,7 @@ static int take(const struct attn_cli_command *command, char **argv, int at, con
 }
 
 /* --model stands for these flags, but for those that were given; values point into `from`.  A price
- * has no scale and no softcap, and knows by itself where V is a view of K; keys that a command
+ * has no scale and no softcap, and knows by itself a sink, and where V is a view of K; keys that a command
  * cannot be given are refused.  0 after a message. */
 static int take_model(const struct attn_cli_command *command, const char **given,
                       struct attn_model_given *from, void *to)
@@ -300,11 +300,11 @@ static int take_model(const struct attn_cli_command *command, const char **given
             take(command, word, 0, given, to) == 0)
             return 0;
     }
-    int is_priced =
-        strcmp(model->field, "kv=shared") == 0 && find(command, "--mask-storage") != NULL;
-    if (model->field[0] != '\0' && !is_priced)
-        fprintf(stderr, "note: %.*s of %s is left out; a case has %s\n",
-                (int)strcspn(model->field, "="), model->field, model->name, model->field);
+    int is_bias = strncmp(model->field, "bias", 4) == 0;
+    if (model->field[0] != '\0' && (is_bias || find(command, "--mask-storage") == NULL))
+        fprintf(stderr, "note: %.*s of %s is left out; %s%s has it\n",
+                (int)strcspn(model->field, "="), model->field, model->name,
+                is_bias ? "a case with " : "--dtype bf16:", model->field);
     return 1;
 }
 

@@ -1,5 +1,5 @@
-/* Two questions to the recorder itself.  Does VmHWM see what is known to be there?  What difference
- * do two names for the same thing make? */
+/* Two questions to the recorder itself.  Does VmHWM see what is known to be there?  How far apart
+ * are two names for the same thing? */
 #include "experiments/measure/calibrate.h"
 
 #include <errno.h>
@@ -65,8 +65,8 @@ static int cannot(const char *why, struct attn_error *err)
     return -1;
 }
 
-/* `attnlab point` in a fresh process; -1 when it does not end well.  What is refused to it would be
- * refused to the points too. */
+/* `attnlab point` in a fresh process; -1 when it does not end well.  A refusal that it meets would meet
+ * the points too. */
 static int ask(const char *line, struct attn_process *child, struct attn_error *err)
 {
     const char *const args[] = {"point", line, NULL};

@@ -65,8 +65,8 @@ static enum attn_status take(struct attn_external_specs *externals, const char *
 
 /* ---- digests --------------------------------------------------------------------------------- */
 
-/* Words of the command that are files, such as the script after an interpreter's name.  What such
- * a script loads by itself is not seen. */
+/* Words of the command that are files, such as the script after an interpreter's name.  Files
+ * that such a script loads by itself are not seen. */
 static void add_command(uint64_t *digest, const char *command)
 {
     char copy[sizeof((struct attn_external_spec *)0)->source], *rest = copy, *word;

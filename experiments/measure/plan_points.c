@@ -1,5 +1,5 @@
-/* The groups of a plan multiplied out into points.  What needs a whole group (a mask needs its
- * length) is found to be wrong here. */
+/* The groups of a plan multiplied out into points.  Faults that show in a whole group alone (a
+ * mask needs its length) are found here. */
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -51,6 +51,8 @@ static enum attn_status complete(const struct attn_plan_draft *draft, struct att
     attn_mask_free(mask);
     if (status == ATTN_OK)
         attn_case_print(c, point->text);
+    if (status == ATTN_OK && c->kv_shared && !draft->is_of_shapes) /* with every fill */
+        status = attn_case_parse(point->text, &(struct attn_case){0}, err);
     return status;
 }
 
@@ -102,7 +104,7 @@ static enum attn_status finish_point(const struct attn_plan_draft *draft,
     return status == ATTN_OK && !is_absent ? append(draft->plan, point, err) : status;
 }
 
-/* Every word of every key, the slowest first.  What is not said is that of another key. */
+/* Every word of every key, the slowest first.  A key that is not said takes another's value. */
 static enum attn_status multiply(const struct attn_plan_draft *draft, struct attn_plan_group *group,
                                  int level, struct attn_plan_point *point, struct attn_error *err)
 {

@@ -184,13 +184,13 @@ static const char *wrong_panels(const char *value)
 /* The settings of a group's figures, and the words between a setting and `=`. */
 static const struct look_kind {
     const char *word;
-    enum { NOBODY, A_FIGURE, A_FIGURE_OR_ALL, A_CURVE } subject;
+    enum { NO_SUBJECT, A_FIGURE, A_FIGURE_OR_ALL, A_CURVE } subject;
     const char *(*wrong)(const char *value);
-} look_kinds[] = {{"figure", NOBODY, wrong_figure},   {"title", NOBODY, wrong_text},
+} look_kinds[] = {{"figure", NO_SUBJECT, wrong_figure},   {"title", NO_SUBJECT, wrong_text},
                   {"y-range", A_FIGURE, wrong_range}, {"x-range", A_FIGURE_OR_ALL, wrong_range},
                   {"label", A_CURVE, wrong_text},     {"colour", A_CURVE, wrong_colour},
-                  {"curves", NOBODY, wrong_text},     {"panels", A_FIGURE_OR_ALL, wrong_panels},
-                  {"formats", NOBODY, wrong_formats}, {"preset", NOBODY, wrong_preset}};
+                  {"curves", NO_SUBJECT, wrong_text},     {"panels", A_FIGURE_OR_ALL, wrong_panels},
+                  {"formats", NO_SUBJECT, wrong_formats}, {"preset", NO_SUBJECT, wrong_preset}};
 enum { LOOKS = sizeof look_kinds / sizeof *look_kinds };
 
 static enum attn_status unknown_key(const char *key, struct attn_error *err)
@@ -219,9 +219,9 @@ static const char *what_is_wrong(const struct look_kind *kind, const char *subje
         return "needs a value";
     if (kind->subject == A_CURVE && *subject == '\0')
         return "names no curve";
-    if (kind->subject == NOBODY && *subject != '\0')
+    if (kind->subject == NO_SUBJECT && *subject != '\0')
         return "has a word too many before =";
-    if (kind->subject != NOBODY && kind->subject != A_CURVE &&
+    if (kind->subject != NO_SUBJECT && kind->subject != A_CURVE &&
         !(kind->subject == A_FIGURE_OR_ALL && *subject == '\0') &&
         attn_figure_groups(subject)[0] == '\0')
         return "does not say of which figure: y-range memory = LOW:HIGH";
@@ -241,7 +241,7 @@ static enum attn_status set_look(struct attn_plan_draft *draft, const struct loo
     const char *wrong = what_is_wrong(kind, subject, value);
     if (wrong != NULL)
         return attn_fail(err, ATTN_EINVAL, "%s = '%.60s' %s", what, value, wrong);
-    subject = kind->subject != NOBODY ? subject : NULL;
+    subject = kind->subject != NO_SUBJECT ? subject : NULL;
     for (int l = 0; l < group->n_looks; l++)
         if (strcmp(group->look[l].what, what) == 0 &&
             (subject == NULL || strcmp(group->look[l].subject, subject) == 0))
@@ -282,7 +282,7 @@ static enum attn_status statement(void *arg, char *text, struct attn_error *err)
     for (int w = 0; w < LOOKS; w++)
         if (attn_after_word(text, look_kinds[w].word) != NULL)
             kind = &look_kinds[w];
-    int last = is_limit || (kind != NULL && kind->subject != NOBODY);
+    int last = is_limit || (kind != NULL && kind->subject != NO_SUBJECT);
     char *equals = last ? strrchr(text, '=') : strchr(text, '=');
     if (equals == NULL)
         return attn_fail(err, ATTN_EINVAL,

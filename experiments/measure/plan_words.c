@@ -72,12 +72,36 @@ static enum attn_status set_spec(const struct attn_external_specs *externals, co
     return status;
 }
 
+/* A storage type, and behind it the fields that a case of it has: bf16:sink=normal:kv=shared. */
+static enum attn_status set_dtype(const char *word, struct attn_case *c, struct attn_error *err)
+{
+    const char *fields = strchr(word, ':'), *at = fields;
+    int dtype = 0;
+    for (size_t n = strcspn(word, ":"); dtype < ATTN_DTYPES; dtype++) {
+        const char *name = attn_dtype_name((enum attn_dtype)dtype);
+        if (strlen(name) == n && strncmp(word, name, n) == 0)
+            break;
+    }
+    for (; at != NULL; at = strchr(at + 1, ':'))
+        if (strncmp(at, ":sink=", 6) != 0 && strncmp(at, ":kv=", 4) != 0)
+            dtype = ATTN_DTYPES;
+    if (dtype == ATTN_DTYPES)
+        return attn_fail(err, ATTN_EINVAL,
+                         "dtype '%.40s': there are f64, f32, bf16, f16, and behind them "
+                         ":sink=normal and :kv=shared",
+                         word);
+    c->dtype = (enum attn_dtype)dtype;
+    c->sink = ATTN_CASE_SINK_NONE;
+    c->kv_shared = 0;
+    return fields != NULL ? attn_case_fields(fields, c, err) : ATTN_OK;
+}
+
 enum attn_status attn_plan_set_word(const struct attn_external_specs *externals, int key,
                                     const char *word, struct attn_plan_point *point,
                                     struct attn_error *err)
 {
     struct attn_case *c = &point->c;
-    int dtype = 0, fill;
+    int fill;
     int64_t threads;
     switch (key) {
     case SPEC:
@@ -96,13 +120,7 @@ enum attn_status attn_plan_set_word(const struct attn_external_specs *externals,
         strcpy(c->mask, word);
         return ATTN_OK;
     case DTYPE:
-        while (dtype < ATTN_DTYPES && strcmp(word, attn_dtype_name((enum attn_dtype)dtype)) != 0)
-            dtype++;
-        c->dtype = (enum attn_dtype)dtype;
-        return dtype < ATTN_DTYPES
-                   ? ATTN_OK
-                   : attn_fail(err, ATTN_EINVAL, "dtype '%.40s': there are f64, f32, bf16, f16",
-                               word);
+        return set_dtype(word, c, err);
     case SCALE:
     case SOFTCAP:
         return attn_cli_double(word, key == SCALE ? &c->scale : &c->softcap)

@@ -18,10 +18,11 @@ const char *attn_price_bytes(double bytes, char text[32])
 /* "b1h8g8q128k128d64v64:none:f32": every extent, and no data. */
 static void print_case(const struct attn_case *c, char *text, size_t size)
 {
-    snprintf(text, size, "b%lldh%lldg%lldq%lldk%lldd%lldv%lld:%s:%s%s", (long long)c->batch,
+    snprintf(text, size, "b%lldh%lldg%lldq%lldk%lldd%lldv%lld:%s:%s%s%s", (long long)c->batch,
              (long long)c->heads, (long long)c->kv_heads, (long long)c->n_query,
              (long long)c->n_key, (long long)c->d_key, (long long)c->d_value, attn_case_mask(c),
-             attn_dtype_name(c->dtype), c->kv_shared ? ":kv=shared" : "");
+             attn_dtype_name(c->dtype), c->sink != ATTN_CASE_SINK_NONE ? ":sink" : "",
+             c->kv_shared ? ":kv=shared" : "");
 }
 
 void attn_price_print_asked(const struct attn_price_asked *asked)
@@ -169,7 +170,7 @@ static void print_fit(const struct attn_price_asked *asked, const struct attn_ne
 static const struct attn_column of_ranks[] = {
     {"rank", "rank", ATTN_UNIT_WORDS},
     {"shard_bytes", "inputs and outputs", ATTN_UNIT_BYTES},
-    {"peak_bytes", "beside them", ATTN_UNIT_BYTES},
+    {"peak_bytes", "beyond them", ATTN_UNIT_BYTES},
     {"all_bytes", "together", ATTN_UNIT_BYTES},
     {"flops", "flop", ATTN_UNIT_REAL},
     {"pairs", "pairs", ATTN_UNIT_GROUPED},

@@ -42,13 +42,15 @@ static void print_head(const struct attn_files *files, const struct attn_sample 
         printf(", softcap %.9g", p->softcap);
     if (files->alibi != NULL)
         printf(", ALiBi %s", files->alibi);
+    if (p->kv_shared)
+        printf(", V a view of K");
     printf("%s\n", p->bias.kind == ATTN_BIAS_TENSOR ? ", bias tensor" : "");
     if (sample->n_rows >= 0)
         printf("compared: %lld of %lld rows of o, lse and dq\n", (long long)sample->n_rows,
                (long long)p->n_query);
     if (sample->n_keys >= 0 && files->c.pass == ATTN_BACKWARD)
-        printf("compared: %lld of %lld rows of dk and dv\n", (long long)sample->n_keys,
-               (long long)p->n_key);
+        printf("compared: %lld of %lld rows of dk%s\n", (long long)sample->n_keys,
+               (long long)p->n_key, p->kv_shared ? "" : " and dv");
 }
 
 /* Prints the verdicts on all tensors of a party; counted in *found. */

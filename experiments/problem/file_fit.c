@@ -157,6 +157,7 @@ static void lay_out(const struct attn_file_trial *trial, const struct attn_party
                                   dv,
                                   .fill = ATTN_FILL_NORMAL,
                                   .sink = p->sink.given,
+                                  .kv_shared = p->kv_shared,
                                   .pass = trial->files->c.pass,
                                   .d_lse = in->d_lse.data != NULL};
     for (int slot = 0; slot < ATTN_SLOTS; slot++) {
@@ -182,6 +183,8 @@ static void lay_out(const struct attn_file_trial *trial, const struct attn_party
     }
     if (!in->want_d_bias)
         s->tensor[ATTN_T_DBIAS].data = NULL;
+    if (p->kv_shared)
+        s->tensor[ATTN_T_DV].data = NULL;
     if (!in->want_d_sink)
         s->tensor[ATTN_T_DSINK].data = NULL;
 }

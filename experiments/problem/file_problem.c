@@ -11,6 +11,8 @@
 
 int attn_file_input_named(const char *name)
 {
+    if (strcmp(name, "kv") == 0)
+        return ATTN_IN_K;
     for (int i = 0; i < ATTN_IN_INPUTS; i++)
         if (strcmp(name, attn_file_role[i].name) == 0)
             return i;
@@ -38,8 +40,8 @@ enum attn_status attn_files_rename(const char *names, struct attn_tensors *const
         if (name == NULL || (attn_file_input_named(pair) < 0 && attn_output_named(pair) < 0))
             status =
                 attn_fail(err, ATTN_EINVAL,
-                          "--names '%.40s': OURS=THEIRS, such as q=query; ours are q, k, v, do, "
-                          "dlse, bias, sink, key_mask, cu_seqlens_q, cu_seqlens_k, o, lse, dq, "
+                          "--names '%.40s': OURS=THEIRS, such as q=query; ours are q, k, v, kv, "
+                          "do, dlse, bias, sink, key_mask, cu_seqlens_q, cu_seqlens_k, o, lse, dq, "
                           "dk, dv, dbias and dsink",
                           pair);
         for (int s = 0; s < n && status == ATTN_OK; s++) {
@@ -73,12 +75,19 @@ static enum attn_status open_set(struct attn_files *files, struct attn_error *er
 
 static enum attn_status find_inputs(struct attn_files *files, struct attn_error *err)
 {
+    const struct attn_tensors_entry *kv = attn_tensors_find(files->set, "kv");
+    files->c.kv_shared = kv != NULL;
     for (int i = 0, f = 0; i < ATTN_IN_INPUTS; i++, f = 0) {
         const char *name = attn_file_role[i].name;
         const struct attn_tensors_entry *entry = attn_tensors_find(files->set, name);
+        int by_key = i == ATTN_IN_K || i == ATTN_IN_V;
+        if (entry != NULL && by_key && kv != NULL)
+            return attn_fault(err, ATTN_EINVAL, files->set->file[0].path,
+                              "has both '%s' and 'kv', of which k and v are views", name);
+        entry = by_key && kv != NULL ? kv : entry;
         if (entry == NULL && i <= ATTN_IN_V)
             return attn_fault(err, ATTN_EINVAL, files->set->file[0].path,
-                              "has no tensor '%s': q, k and v are needed", name);
+                              "has no tensor '%s': q, k and v are needed, or q and kv", name);
         if (entry == NULL)
             continue;
         files->input[i] = entry;
@@ -133,6 +142,7 @@ int attn_files_computes(const struct attn_files *files, enum attn_output output)
 {
     return output <= ATTN_LSE ||
            (files->c.pass == ATTN_BACKWARD && (output != ATTN_DBIAS || files->c.d_bias) &&
+            (output != ATTN_DV || !files->c.kv_shared) &&
             (output != ATTN_DSINK || files->problem.sink.given));
 }
 
@@ -167,6 +177,8 @@ const char *attn_files_why_not(const struct attn_files *files, enum attn_output 
                                                 : "a gradient, and there is no 'do'";
     if (output == ATTN_DBIAS && files->input[ATTN_IN_BIAS] == NULL)
         return "there is no tensor 'bias'";
+    if (output == ATTN_DV && files->c.kv_shared)
+        return "k and v are one tensor, kv, whose gradient is dk";
     if (output == ATTN_DSINK && !files->problem.sink.given)
         return "there is no tensor 'sink'";
     return NULL;

@@ -71,7 +71,8 @@ static enum attn_status price_tensors(const struct attn_files *files, struct att
 {
     enum attn_status status = ATTN_OK;
     for (int i = 0; i < ATTN_IN_INPUTS && status == ATTN_OK; i++)
-        if (files->input[i] != NULL && files->input[i]->tensor->data == NULL)
+        if (files->input[i] != NULL && files->input[i]->tensor->data == NULL &&
+            !(i == ATTN_IN_V && files->c.kv_shared))
             status = attn_cost_add(sum, "inputs", 1, files->input[i]->tensor->bytes, 1, err);
     for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++)
         status = price_output(files, (enum attn_output)o, sum, err);
@@ -154,7 +155,7 @@ struct attn_backward attn_files_backward(const struct attn_files *files)
         .lse = attn_files_cview(files, &files->output[ATTN_LSE], ATTN_AXES_ROWS),
         .dq = output_view(files, ATTN_DQ),
         .dk = output_view(files, ATTN_DK),
-        .dv = output_view(files, ATTN_DV),
+        .dv = output_view(files, files->c.kv_shared ? ATTN_DK : ATTN_DV),
         .dbias = output_view(files, ATTN_DBIAS),
         .dsink = output_view(files, ATTN_DSINK)};
 }
@@ -230,13 +231,14 @@ static enum attn_status write_safetensors(const struct attn_files *files,
                                           const struct attn_file_tensor *output, int n_outputs,
                                           struct attn_error *err)
 {
-    enum { MOST = 12, TEXT = 40 };
+    enum { MOST = 13, TEXT = 40 };
     const struct attn_bias *bias = &files->problem.bias;
     const int64_t *folded = files->layout.folded;
-    char scale[TEXT], softcap[TEXT], offset[TEXT], heads[TEXT], kv_heads[TEXT];
+    char scale[TEXT], softcap[TEXT], offset[TEXT], heads[TEXT], kv_heads[TEXT], dv_view[TEXT];
     snprintf(scale, TEXT, "%.17g", files->problem.scale);
     snprintf(softcap, TEXT, "%.17g", files->problem.softcap);
     snprintf(offset, TEXT, "%+lld", (long long)bias->offset);
+    snprintf(dv_view, TEXT, "%lld", (long long)files->problem.d_value);
     snprintf(heads, TEXT, "%lld", (long long)folded[0]);
     snprintf(kv_heads, TEXT, "%lld", (long long)folded[1]);
     const struct {
@@ -251,6 +253,7 @@ static enum attn_status write_safetensors(const struct attn_files *files,
                    {1, {"empty_lse", "-inf"}},
                    {folded[0] > 0, {"heads", heads}},
                    {folded[0] > 0, {"kv_heads", kv_heads}},
+                   {files->problem.kv_shared, {"dv_view", dv_view}},
                    {files->problem.softcap > 0, {"softcap", softcap}},
                    {bias->kind == ATTN_BIAS_ALIBI, {"alibi", files->alibi}},
                    {bias->kind == ATTN_BIAS_ALIBI, {"alibi-align", offset}}};

@@ -413,7 +413,9 @@ static enum attn_status set_extents(struct attn_files *files, struct attn_error 
     c->d_key = q[3];
     c->d_value = v[3];
     attn_file_dtype_storage(in_q->dtype, &c->dtype);
-    return status;
+    return status == ATTN_OK && c->kv_shared && attn_files_said(files, "dv_view") != NULL
+               ? attn_files_integer(files, "dv_view", &c->d_value, err)
+               : status;
 }
 
 /* Axes of q, which the others share. */

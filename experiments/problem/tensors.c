@@ -135,8 +135,9 @@ struct attn_tensors_entry *attn_tensors_find(const struct attn_tensors *set, con
 
 int attn_tensors_have_inputs(const struct attn_tensors *set)
 {
-    return attn_tensors_find(set, "q") != NULL && attn_tensors_find(set, "k") != NULL &&
-           attn_tensors_find(set, "v") != NULL;
+    return attn_tensors_find(set, "q") != NULL &&
+           (attn_tensors_find(set, "kv") != NULL ||
+            (attn_tensors_find(set, "k") != NULL && attn_tensors_find(set, "v") != NULL));
 }
 
 int64_t attn_tensors_count(const struct attn_file_tensor *tensor)

@@ -220,7 +220,7 @@ void attn_page_live(struct attn_document *d, const struct attn_page *page)
         {"pass", "pass", ATTN_UNIT_WORDS},
         {"L", "L", ATTN_UNIT_GROUPED},
         {"live", "live at the peak", ATTN_UNIT_WORDS},
-        {"shard", "beside inputs and outputs of", ATTN_UNIT_GROUPED},
+        {"shard", "beyond inputs and outputs of", ATTN_UNIT_GROUPED},
         {"priced", "priced", ATTN_UNIT_GROUPED},
         {"ledger", "ledger", ATTN_UNIT_GROUPED},
         {"less", "ledger − priced", ATTN_UNIT_GROUPED},

@@ -68,8 +68,13 @@ static inline __attribute__((always_inline)) void FN(dots)(const struct attn_ora
 static void FN(load)(const struct attn_cview *x, int64_t b, int64_t h, int64_t i, int64_t n,
                      WIDE *to)
 {
-    for (int64_t c = 0; c < n; c++)
-        to[c] = (WIDE)attn_cview_get(x, b, h, i, c);
+    double part[64];
+    for (int64_t c = 0; c < n; c += 64) {
+        const int64_t m = n - c < 64 ? n - c : 64;
+        attn_cview_row(x, (int64_t[4]){b, h, i, c}, m, part);
+        for (int64_t e = 0; e < m; e++)
+            to[c + e] = (WIDE)part[e];
+    }
 }
 
 /* Values or their gradients: row->finite says what becomes of those that are not finite. */

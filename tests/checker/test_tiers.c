@@ -45,10 +45,29 @@ static int is_judged(const char *name, int i)
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
+/* Work of a tier in units of attn_case_work, where a backward pass counts twice: corners, whose
+ * truth costs less, or all others. */
+static double work_of(const struct attn_tier_list *list, int corners)
+{
+    double work = 0;
+    for (int i = 0; i < list->n; i++) {
+        struct attn_case c = case_of(list->at[i].battery.text);
+        if (attn_is_corner(list->at[i].battery.name) == corners)
+            work += attn_case_work(&c) * (c.pass == ATTN_BACKWARD ? 2 : 1);
+    }
+    return work;
+}
+
+/* Our own end the quick tier within 10 seconds of one core, and the full one within 60: that is
+ * this much work, and not more (docs/battery.md). */
 TEST(tiers_nest)
 {
     const struct attn_tier_list *quick = tier_of(ATTN_TIER_QUICK), *full = tier_of(ATTN_TIER_FULL);
     ck_assert_msg(full->n >= 1000 && full->n <= 5000, "%d cases", full->n);
+    ck_assert_double_le(work_of(quick, 0), 2.5e9);
+    ck_assert_double_le(work_of(quick, 1), 3.5e9);
+    ck_assert_double_le(work_of(full, 0), 1.55e10);
+    ck_assert_double_le(work_of(full, 1), 1.45e10);
     for (int n = 0; n < quick->n; n++) {
         const struct attn_tier_case *also = attn_tier_find(full, quick->at[n].battery.name);
         ck_assert_msg(also != NULL && strcmp(also->battery.text, quick->at[n].battery.text) == 0,

@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,4 +171,51 @@ TEST(a_unit_of_split_gather)
     double eight = number("awk -F, '/^v1.0.*,_,4,/ { print $5 }' "
                           "docs/studies/open-sora-split-gather.csv");
     ck_assert_double_eq_tol(eight, 8 * bytes, 0.01 * 8 * bytes);
+}
+
+/* A checkpoint around a layer keeps its input and not the five tensors of the study: at L = 4,096. */
+TEST(a_layer_keeps_its_input)
+{
+    double whole = saved("flash,bf16,none,0") / 16, input = saved("flash,bf16,none,1") / 16;
+    static const char *const pages[] = {"docs/memory.md", "docs/course/04-training.md"};
+    for (int n = 0; n < COUNT(pages); n++)
+        says(pages[n], "%.0f MiB in place of %.0f MiB", input / MIB, whole / MIB);
+}
+
+/* Outputs of zeros and allclose(atol = 0.01): the mean of n normal values lies within. */
+TEST(zeros_that_pass)
+{
+    says("docs/course/06-proof.md", "zeros pass for %.0f %% of them",
+         100 * erf(1e-2 * sqrt(1e4) / sqrt(2)));
+    says("docs/course/06-proof.md", "zeros pass for %.2f %%: 10⁻² is %.2f standard deviations",
+         100 * erf(1e-2 * sqrt(1e5) / sqrt(2)), 1e-2 * sqrt(1e5));
+}
+
+TEST(ways_to_store_a_mask)
+{
+    ck_assert_double_eq(number("attnlab price --mask-storage --length 1Mi --mask "
+                               "'causal(br)&window(511,0,br)' | grep -c '^[a-z].* [GT]iB '"),
+                        8);
+    says("docs/course/02-sparsity.md", "stored in eight ways");
+}
+
+/* The word that a seed draws, by the page's formula. */
+TEST(a_task_is_drawn)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (const char *at = "hal:01-softmax:lse"; *at != '\0'; at++)
+        hash = (hash ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
+    says("docs/labs/README.md", "upper 32 bits of the FNV-1a hash of `NAME:LAB:KEY`, modulo");
+    ck_assert_int_eq((hash >> 32) % 2, 1); /* 2, of the words e and 2 */
+    scratch_expect(0, "declare \"lse\": \"2\"", "grade 01 --seed hal");
+}
+
+/* All blocks before its own, and half of that. */
+TEST(the_slowest_rank_of_a_ring)
+{
+    double last = number("attnlab price allgather:ranks=16,local=tiled-textbook --length 1024 "
+                         "--mask 'causal(br)' | awk '/^  [0-9]/ { n = $(NF-3) } "
+                         "END { gsub(\",\", \"\", n); print n }'");
+    ck_assert_double_eq(last, 64 * 64 * 15 + 64 * 65 / 2.0);
+    says("docs/parallel.md", "the slowest rank computes R − ½ blocks of pairs, where R/2 would be");
 }

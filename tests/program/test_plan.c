@@ -177,6 +177,8 @@ static const struct {
     {"rounds = 5\nrepeet = 3\n",
      "p:2: unknown key 'repeet' (did you mean repeat?); there are spec length keys mask pass"},
     {"rounds = 5\n\n\nrounds = 6\n", "p:4: rounds is set twice"},
+    {"group a\nspec = dense\nlength = 8\ndtype = f32:pass=bwd\n", "behind them :sink=normal"},
+    {"group a\nspec = dense\nlength = 8\ndtype = f32:kv=shared\nfill = ones\n", "V by itself"},
     {"rounds = five\n", "p:1: rounds = 'five' is not an integer from 1 to 1000"},
     {"rounds = 0\n", "p:1: rounds = '0'"},
     {"budget = -1\n", "p:1: budget = '-1' is not a number of seconds"},

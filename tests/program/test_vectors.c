@@ -29,7 +29,8 @@ static const struct {
     const char *spec, *claims;
     int cases, some;
 } variants[] = {
-    {"dense", "{\"claims\": [" MOST ", \"bias\", \"dbias\", \"band\"]}", 190, 190},
+    {"dense", "{\"claims\": [" MOST ", \"bias\", \"dbias\", \"band\", \"sink\", \"kv-shared\"]}",
+     196, 196},
     {"csr-textbook", "{\"claims\": [" MOST ", \"bias\"]}", 190, 30}, /* every mask as bytes */
     {"tiled-textbook",
      "{\"claims\": [" MOST ", \"bias\", \"band\"], \"layout\": \"blhd\", \"mask_one\": \"hidden\","

@@ -1,7 +1,7 @@
 /* Lab 07: what a submission in C exports, and what it is asked.
  *
  * One function, int64_t price(const struct price_problem *p): the bytes of `of` in this problem, at
- * the peak and beside inputs and outputs.  Another number than the right one, such as -1, is wrong.
+ * the peak and beyond inputs and outputs.  Another number than the right one, such as -1, is wrong.
  */
 #ifndef LAB_PRICES_H
 #define LAB_PRICES_H

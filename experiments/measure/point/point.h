@@ -26,8 +26,8 @@ struct attn_point_how {
 struct attn_point_how attn_point_how_of(const struct attn_plan *plan,
                                         const struct attn_plan_point *of);
 
-/* The point as a plan has it, priced: *need are the bytes of its process.  What refuses a price is
- * in its status and message; build and session are empty. */
+/* The point as a plan has it, priced: *need are the bytes of its process.  A refusal of the price
+ * is in its status and message; build and session are empty. */
 void attn_point_price(const struct attn_plan_point *of, struct attn_point *point, int64_t *need);
 
 /* *point says what is measured, and may have the digest and the verdict of an earlier round: the

@@ -234,7 +234,7 @@ static enum attn_status show_memory(const struct attn_explain *x, struct attn_ev
     return attn_events_show(events, x->spec, x->problem, x->last, handout, err);
 }
 
-/* Shows the buffers beside inputs and outputs, from the price; of ranks those of each. */
+/* Shows the buffers beyond inputs and outputs, from the price; of ranks those of each. */
 static void show_buffers(const struct attn_explain *x, enum attn_pass pass,
                          struct attn_handout *handout)
 {
@@ -242,7 +242,7 @@ static void show_buffers(const struct attn_explain *x, enum attn_pass pass,
     char text[1024], bytes[32];
     if (attn_price(x->spec->impl, &x->spec->options, x->problem, pass, 0, &cost, NULL) != ATTN_OK)
         return;
-    snprintf(text, sizeof text, "Buffers of the %s pass, beside inputs and outputs%s:",
+    snprintf(text, sizeof text, "Buffers of the %s pass, beyond inputs and outputs%s:",
              pass == ATTN_FORWARD ? "forward" : "backward",
              x->spec->impl->ranks != NULL ? ", of a rank" : "");
     for (int a = 0; a < cost.n_live; a++)

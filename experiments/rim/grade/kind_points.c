@@ -111,7 +111,7 @@ struct reading {
     enum attn_status status;
     struct attn_error err;
     int64_t peak_bytes; /* of the largest of its processes, those that it forked among them */
-    int64_t bytes;      /* beside inputs and outputs, and what any call takes               */
+    int64_t bytes;      /* beyond inputs and outputs, and what any call takes               */
 };
 
 static void run_reading(void *arg)
@@ -243,7 +243,7 @@ void attn_grade_memory(struct attn_grading *g, struct attn_outcome *o)
     if (slope <= most)
         return;
     attn_outcome_lose(o,
-                      "memory beside inputs and outputs: %s; that is %.0f bytes for each token, "
+                      "memory beyond inputs and outputs: %s; that is %.0f bytes for each token, "
                       "and at most %.0f are allowed",
                       o->found, slope, most);
     snprintf(o->cause, sizeof o->cause, "%s",

@@ -320,7 +320,7 @@ static void print_text(const struct data *d, const struct request *q, const json
                                                   {"messages", "messages", ATTN_UNIT_PLAIN},
                                                   {"units", "units", ATTN_UNIT_REAL},
                                                   {"shard_bytes", "shards", ATTN_UNIT_BYTES},
-                                                  {"peak_bytes", "beside them", ATTN_UNIT_BYTES},
+                                                  {"peak_bytes", "beyond them", ATTN_UNIT_BYTES},
                                                   {"as_priced", "as priced", ATTN_UNIT_WORDS},
                                                   {"live", "", ATTN_UNIT_BYTES | ATTN_UNIT_BELOW},
                                                   {.key = NULL}};

@@ -670,16 +670,19 @@ def _mask_words(causal, window):
     return words
 
 
-def assert_attention(o, *, q, k, v, lse=None, do=None, dlse=None, dq=None, dk=None, dv=None, dbias=None, dsink=None,
-                     causal=None, window=None, mask=None, bias=None, softcap=None, sink=None, scale=None,
-                     layout="bhld", arithmetic="f32", rows=None):
+def assert_attention(o, *, q, k=None, v=None, kv=None, dv_view=None, lse=None, do=None, dlse=None, dq=None, dk=None,
+                     dv=None, dbias=None, dsink=None, causal=None, window=None, mask=None, bias=None, softcap=None,
+                     sink=None, scale=None, layout="bhld", arithmetic="f32", rows=None):
     """AssertionError where a result is beyond the bound of `arithmetic`; else the line that says what it fits.
 
     causal: "tl", "br", or the key at which query 0 stands.  window: (left, right) keys beside the query's own.
-    mask: [B,H,Lq,Lk], True is visible.  rows: that many rows and keys are compared (all up to 2,048, else 64).
+    mask: [B,H,Lq,Lk], True is visible.  kv: in the place of k and v, where v is a view of k, its first dv_view features
+    (all of them); dk is then its gradient.  rows: that many rows and keys are compared (all up to 2,048, else 64).
     """
     words = _mask_words(causal, window)
-    inputs = {"q": q, "k": k, "v": v, "bias": bias, "do": do, "dlse": dlse, "sink": sink}
+    if (kv is None and dv_view is not None) or [k is None, v is None] != [kv is not None] * 2:
+        raise TypeError("k and v are needed, or kv alone (and dv_view)")
+    inputs = {"q": q, "k": k, "v": v, "kv": kv, "bias": bias, "do": do, "dlse": dlse, "sink": sink}
     results = {"o": o, "lse": lse, "dq": dq, "dk": dk, "dv": dv, "dbias": dbias, "dsink": dsink}
     inputs = {name: _raw(name, x) for name, x in inputs.items() if x is not None}
     if mask is not None:
@@ -687,7 +690,7 @@ def assert_attention(o, *, q, k, v, lse=None, do=None, dlse=None, dq=None, dk=No
         words.append("dense(visible)")
     settings = {"mask": "&".join(words) or "none", "layout": layout,
                 "scale": repr(float(1 / math.sqrt(inputs["q"][1][-1]) if scale is None else scale)),
-                "softcap": repr(float(softcap)) if softcap else None}
+                "softcap": repr(float(softcap)) if softcap else None, "dv_view": str(dv_view) if dv_view else None}
     with tempfile.TemporaryDirectory() as folder:
         _save(os.path.join(folder, "inputs.safetensors"), inputs, {x: y for x, y in settings.items() if y})
         os.mkdir(os.path.join(folder, "given"))

@@ -100,7 +100,7 @@ static void remedies(struct attn_study_run *run)
         {"a window of 512 keys, tiled", "tiled@portable", WINDOW, "f32", 0},
     };
     double none = 0;
-    attn_study_say(run, "Left by each remedy at L=200,000, 16 heads of 72, forward, beside "
+    attn_study_say(run, "Left by each remedy at L=200,000, 16 heads of 72, forward, beyond "
                         "inputs and outputs:");
     for (size_t r = 0; r < sizeof remedy / sizeof *remedy; r++) {
         double at[3], must = remedy[r].must;

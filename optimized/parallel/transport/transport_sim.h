@@ -1,7 +1,7 @@
 /* Simulated ranks: threads that run the code an MPI process would run.
  *
  * Each ordered pair of ranks has a mailbox: the messages that one side has posted and the other has
- * not.  Whichever side comes second copies the bytes, under the one lock, straight from the
+ * not.  The side that comes second copies the bytes, under the one lock, straight from the
  * sender's memory into the receiver's.  Nothing is buffered, so a scheme that would deadlock with
  * large MPI messages deadlocks here with any, and nothing hangs: when every rank that still runs is
  * waiting, or a rank left with an error, or two ranks disagree about the message between them, all

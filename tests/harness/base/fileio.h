@@ -30,7 +30,7 @@ void attn_append(char *text, size_t size, const char *format, ...)
  * EINVAL when it is the fault of the path. */
 enum attn_status attn_read_errno(int error);
 
-/* Whose file.  A file of another program may be a symbolic link to anywhere, so no link of it is
+/* The owner of a file.  A file of another program may be a symbolic link to anywhere, so no link of it is
  * followed. */
 enum attn_read_whose { ATTN_READ_GIVEN, ATTN_READ_THEIRS };
 

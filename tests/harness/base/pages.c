@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* The pages of a process are shared or not, whoever takes them. */
+/* The pages of a process are shared or not, for all that take them. */
 static struct attn_pages_shared *shared;
 
 static size_t page_bytes(void)

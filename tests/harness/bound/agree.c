@@ -28,11 +28,13 @@ static unsigned right_of(const struct attn_truth_tensor *t, int64_t n)
 /* The ratio of one element: error / bound, or +inf for an error that cannot be rounding: a class
  * that is not right, or any error where the bound is 0.  From `overflow` on the storage type has
  * infinities only. */
-static double judge(double got, double want, double bound, unsigned right, double overflow,
-                    int *not_finite)
+static inline double judge(double got, double want, double bound, unsigned right, double overflow,
+                           int *not_finite)
 {
-    unsigned is = attn_class_of(got);
     *not_finite = 0;
+    if (right == ATTN_CLASS_FINITE && isfinite(got - want) && bound > 0)
+        return fabs(got - want) / bound;
+    unsigned is = attn_class_of(got);
     if (!(bound >= 0)) /* an error of the suite: nothing agrees with it */
         return (double)INFINITY;
     if (is & right && !(is & ATTN_CLASS_FINITE && isfinite(want)))
@@ -55,14 +57,34 @@ static double judge(double got, double want, double bound, unsigned right, doubl
     return bound > 0 ? error / bound : (double)INFINITY;
 }
 
-/* The next element of a truth: its place in the whole tensor in at[], its number in the truth. */
-static int next(const struct attn_truth_tensor *truth, int64_t own[4], int64_t at[4])
+/* Part of a row of a truth: its place there and in the whole tensor, the number of its first
+ * element, and the values that stand there. */
+struct part {
+    int64_t own[4], at[4], n, width;
+    double value[64];
+};
+
+static struct part begin_parts(void)
 {
-    if (!attn_each(own, truth->extent))
+    return (struct part){.own = {0, 0, 0, -64}};
+}
+
+/* The next part; 0: there is none. */
+static int next(const struct attn_truth_tensor *truth, const struct attn_cview *got, struct part *x)
+{
+    const int64_t most = 64, *extent = truth->extent;
+    const int64_t parts[4] = {extent[0], extent[1], extent[2], (extent[3] + most - 1) / most};
+    x->own[3] /= most;
+    x->n += x->width;
+    int is_there = attn_each(x->own, parts);
+    x->own[3] *= most;
+    if (!is_there)
         return 0;
-    memcpy(at, own, 4 * sizeof *at);
+    x->width = extent[3] - x->own[3] < most ? extent[3] - x->own[3] : most;
+    memcpy(x->at, x->own, sizeof x->at);
     if (truth->sample != NULL)
-        at[2] = truth->sample[own[2]];
+        x->at[2] = truth->sample[x->own[2]];
+    attn_cview_row(got, x->at, x->width, x->value);
     return 1;
 }
 
@@ -90,10 +112,15 @@ static void mark(struct attn_marks *m, int is_first, const int64_t own[4])
         m->of_row[row] |= UINT32_C(1) << place_of(own[3], n[3]);
 }
 
-static void see(struct attn_agreement *x, double ratio, int ok, const int64_t own[4],
-                const int64_t at[4], double got, double want, double bound)
+/* Element c of a part. */
+static void note(struct attn_agreement *x, double ratio, int ok, const struct part *part, int64_t c,
+                 double want, double bound)
 {
-    x->n++;
+    int64_t own[4], at[4];
+    memcpy(own, part->own, sizeof own);
+    memcpy(at, part->at, sizeof at);
+    own[3] += c;
+    at[3] += c;
     if (!ok)
         mark(&x->marks, x->n_bad == 0, own);
     for (int a = 0; a < 4 && !ok; a++) {
@@ -109,13 +136,21 @@ static void see(struct attn_agreement *x, double ratio, int ok, const int64_t ow
     if (ratio > x->ratio) {
         x->ratio = ratio;
         memcpy(x->at, at, sizeof x->at);
-        x->got = got, x->want = want, x->bound = bound;
+        x->got = part->value[c], x->want = want, x->bound = bound;
     }
 }
 
+static inline void see(struct attn_agreement *x, double ratio, int ok, const struct part *part,
+                       int64_t c, double want, double bound)
+{
+    x->n++;
+    if (!ok || ratio > x->ratio)
+        note(x, ratio, ok, part, c, want, bound);
+}
+
 /* The printed figures beside the verdict.  An infinity that is right has no size. */
-static void measure(const struct attn_truth_tensor *truth, int64_t n, double u, double value,
-                    int ok, struct attn_agreement *x)
+static inline void measure(const struct attn_truth_tensor *truth, int64_t n, double u, double value,
+                           int ok, struct attn_agreement *x)
 {
     double want = truth->want[n], error = fabs(value - want);
     double size = (truth->u > u ? truth->u : u) * truth->gauge[n];
@@ -135,23 +170,23 @@ void attn_agree(const struct attn_cview *got, const struct attn_truth_tensor *tr
     double first = attn_dtype_overflow(truth->storage), then = attn_dtype_overflow(truth->stored);
     double overflow = first < then ? first : then;
     start(truth, x);
-    int64_t own[4] = ATTN_START, at[4];
-    for (int64_t n = 0; next(truth, own, at); n++) {
-        double value = attn_cview_get(got, at[0], at[1], at[2], at[3]);
-        double want = truth->want[n], bound = truth->bound[n];
-        unsigned right = right_of(truth, n);
-        int not_finite;
-        double ratio = judge(value, want, bound, right, overflow, &not_finite);
-        see(x, ratio, ratio <= 1, own, at, value, want, bound);
-        x->n_not_finite += not_finite;
-        x->n_unbounded += bound == (double)INFINITY;
-        x->n_either += (right & (right - 1)) != 0 && isfinite(bound);
-        x->n_no_bound += !(bound >= 0);
-        int powerless = bound > 0 && fabs(want) <= bound;
-        x->n_powerless += powerless;
-        x->n_blind += powerless && !(bound <= 0.25 * truth->gauge[n]);
-        measure(truth, n, u, value, ratio <= 1, x);
-    }
+    for (struct part part = begin_parts(); next(truth, got, &part);)
+        for (int64_t c = 0; c < part.width; c++) {
+            const int64_t n = part.n + c;
+            double want = truth->want[n], bound = truth->bound[n];
+            unsigned right = right_of(truth, n);
+            int not_finite;
+            double ratio = judge(part.value[c], want, bound, right, overflow, &not_finite);
+            see(x, ratio, ratio <= 1, &part, c, want, bound);
+            x->n_not_finite += not_finite;
+            x->n_unbounded += bound == (double)INFINITY;
+            x->n_either += (right & (right - 1)) != 0 && isfinite(bound);
+            x->n_no_bound += !(bound >= 0);
+            int powerless = bound > 0 && fabs(want) <= bound;
+            x->n_powerless += powerless;
+            x->n_blind += powerless && !(bound <= 0.25 * truth->gauge[n]);
+            measure(truth, n, u, part.value[c], ratio <= 1, x);
+        }
     x->ratio = x->ratio < 0 ? 0 : x->ratio;
 }
 
@@ -173,16 +208,16 @@ void attn_agree_exactly(const struct attn_cview *got, const struct attn_truth_te
                         double u, struct attn_agreement *x)
 {
     start(truth, x);
-    int64_t own[4] = ATTN_START, at[4];
-    for (int64_t n = 0; next(truth, own, at); n++) {
-        double value = attn_cview_get(got, at[0], at[1], at[2], at[3]);
-        double want = attn_dtype_round(truth->want[n], truth->storage);
-        want = attn_dtype_round(want, truth->stored);
-        unsigned right = right_of(truth, n);
-        int is_asked = !(isfinite(want) && fabs(want) > 1 / u) && (right & (right - 1)) == 0;
-        int ok = value == want || !is_asked;
-        see(x, ok ? 0 : (double)INFINITY, ok, own, at, value, want, 0);
-        x->n_not_finite += is_asked && isfinite(want) && !isfinite(value);
-    }
+    for (struct part part = begin_parts(); next(truth, got, &part);)
+        for (int64_t c = 0; c < part.width; c++) {
+            const int64_t n = part.n + c;
+            double want = attn_dtype_round(truth->want[n], truth->storage);
+            want = attn_dtype_round(want, truth->stored);
+            unsigned right = right_of(truth, n);
+            int is_asked = !(isfinite(want) && fabs(want) > 1 / u) && (right & (right - 1)) == 0;
+            int ok = part.value[c] == want || !is_asked;
+            see(x, ok ? 0 : (double)INFINITY, ok, &part, c, want, 0);
+            x->n_not_finite += is_asked && isfinite(want) && !isfinite(part.value[c]);
+        }
     x->ratio = x->ratio < 0 ? 0 : x->ratio;
 }

@@ -40,18 +40,21 @@ static void find_bias(const struct attn_cview *got, const struct attn_truth_tens
     int64_t n = o->extent[0] * o->extent[1] * o->extent[2], width = o->extent[3];
     double sum = 0;
     for (int64_t row = 0; row < n; row++) {
-        double mean = 0;
+        double mean = 0, value[64];
         int64_t used = 0, i = row % o->extent[2], bh = row / o->extent[2];
         for (int64_t c = 0; c < width; c++) {
+            if (c % 64 == 0)
+                attn_cview_row(got, (int64_t[4]){bh / o->extent[1], bh % o->extent[1], i, c},
+                               width - c < 64 ? width - c : 64, value);
             double bound = o->bound[row * width + c];
             if (!(bound > 0) || !isfinite(bound)) /* nothing visible, or nothing to say */
                 continue;
-            double value = attn_cview_get(got, bh / o->extent[1], bh % o->extent[1], i, c);
             double want = attn_dtype_round(o->want[row * width + c], o->storage);
             want = attn_dtype_round(want, o->stored);
-            if (!isfinite(value - want)) /* classes are judged elsewhere (classes.h) */
+            double error = value[c % 64] - want;
+            if (!isfinite(error)) /* classes are judged elsewhere (classes.h) */
                 continue;
-            mean += (value - want) / bound;
+            mean += error / bound;
             used++;
         }
         if (used > 0) {

@@ -122,8 +122,8 @@ static void load_values(const struct attn_problem *p, const struct attn_cview *v
                         int64_t g, double *values)
 {
     for (int64_t j = 0; j < p->n_key; j++)
-        for (int64_t c = 0; c < p->d_value; c++)
-            values[j * whole_vectors(p->d_value) + c] = attn_cview_get(v, b, g, j, c);
+        attn_cview_row(v, (int64_t[4]){b, g, j, 0}, p->d_value,
+                       values + j * whole_vectors(p->d_value));
 }
 
 /* Rows i0 to i0 + n of a head, whose values are loaded. */

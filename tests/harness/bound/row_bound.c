@@ -67,8 +67,9 @@ static double load(const struct attn_cview *from, int64_t b, int64_t g, int64_t 
 {
     double size = 0, squares = 0;
     *odd = 0;
+    attn_cview_row(from, (int64_t[4]){b, g, j, 0}, width, to);
     for (int64_t c = 0; c < width; c++) {
-        double x = attn_cview_get(from, b, g, j, c);
+        double x = to[c];
         *odd = *odd || !isfinite(x);
         to[c] = isfinite(x) ? x : 0;
         size += fabs(to[c]);

@@ -106,10 +106,13 @@ static void collect_keys(struct work *w, int r)
     int64_t g = w->h / (p->heads / p->kv_heads), head = (w->b * p->kv_heads + g) * w->n_keys;
     int64_t *place = w->place + r * p->n_key;
     double *q = w->q + r * w->apart, *d_o = w->d_o + r * w->apart;
+    const int64_t at_row[4] = {w->b, w->h, w->i[r], 0};
+    attn_cview_row(&w->in->q, at_row, p->d_key, q);
+    attn_cview_row(&w->in->d_o, at_row, p->d_value, d_o);
     for (int64_t c = 0; c < p->d_key; c++)
-        q[c] = attn_finite_part(attn_cview_get(&w->in->q, w->b, w->h, w->i[r], c));
+        q[c] = attn_finite_part(q[c]);
     for (int64_t c = 0; c < p->d_value; c++)
-        d_o[c] = attn_finite_part(attn_cview_get(&w->in->d_o, w->b, w->h, w->i[r], c));
+        d_o[c] = attn_finite_part(d_o[c]);
     for (int64_t n = 0; n < row->n; n++) {
         int64_t slot = w->slot[row->key[n]], at = head + slot;
         int adds = slot >= 0 && row->s[n] != -(double)INFINITY && isfinite(x->dsr[n]);

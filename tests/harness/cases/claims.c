@@ -50,7 +50,7 @@ static unsigned refused_storage(const struct attn_impl *impl, const struct attn_
 enum { LONG_KEYS = 1 << 17 };
 
 /* 1: it works on long rows of keys in a small part of the memory that they take themselves, by
- * its price. */
+ * its price, and in vectors: a textbook would take minutes. */
 static int is_long(const struct attn_impl *impl, const struct attn_options *options)
 {
     struct attn_case c = {.batch = 1,
@@ -64,7 +64,7 @@ static int is_long(const struct attn_impl *impl, const struct attn_options *opti
     struct attn_problem p;
     struct attn_cost cost;
     attn_case_problem(&c, &p);
-    return attn_ranks(impl, options) == 1 &&
+    return impl->simd && attn_ranks(impl, options) == 1 &&
            attn_price(impl, options, &p, ATTN_FORWARD, 0, &cost, NULL) == ATTN_OK &&
            cost.peak_bytes <= LONG_KEYS * 64 * (int64_t)sizeof(float) / 16;
 }

@@ -214,7 +214,6 @@ static void draw(struct dice *d, struct attn_case *c)
     if (c->fill == ATTN_FILL_SELECT || c->fill == ATTN_FILL_REVEAL) { /* exact only without */
         c->softcap = 0;
         c->bias = ATTN_CASE_BIAS_NONE;
-        c->sink = ATTN_CASE_SINK_NONE;
         c->bias_type = ATTN_BIAS_TYPE_AS_LSE;
         c->slopes = ATTN_SLOPES_HALVES;
         c->has_alibi_offset = c->d_bias = 0;

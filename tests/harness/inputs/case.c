@@ -321,7 +321,7 @@ static enum attn_status parse_field(const struct field *field, const char *value
     return status;
 }
 
-static enum attn_status parse_fields(const char *text, struct attn_case *c, struct attn_error *err)
+enum attn_status attn_case_fields(const char *text, struct attn_case *c, struct attn_error *err)
 {
     int seen[FIELDS] = {0};
     char part[WORD];
@@ -391,7 +391,7 @@ static enum attn_status check_shared(const struct attn_case *c, struct attn_erro
     if (strcmp(only, "v") == 0 || strcmp(only, "dv") == 0 || c->layout == ATTN_LAYOUT_PACKED)
         return attn_fail(
             err, ATTN_EINVAL,
-            "kv=shared: v and dv have the layout of k and dk, and are not packed beside "
+            "kv=shared: v and dv have the layout of k and dk, and are not packed with "
             "them; any other layout, or only=k, would work");
     return ATTN_OK;
 }
@@ -426,13 +426,6 @@ static enum attn_status check_together(const struct attn_case *c, struct attn_er
                          "special=%s with fill %s, whose results are exact: any other fill would "
                          "work",
                          special_name[c->special], attn_fill_name(c->fill));
-    if (c->sink != ATTN_CASE_SINK_NONE &&
-        (c->fill == ATTN_FILL_REVEAL || c->fill == ATTN_FILL_SELECT ||
-         c->fill == ATTN_FILL_SUBSETS))
-        return attn_fail(err, ATTN_EINVAL,
-                         "sink=%s with fill %s, whose results are exact without one: any other "
-                         "fill would work, or no sink",
-                         sink_name[c->sink], attn_fill_name(c->fill));
     if ((c->slopes != ATTN_SLOPES_HALVES || c->has_alibi_offset) && c->bias != ATTN_CASE_BIAS_ALIBI)
         return attn_fail(err, ATTN_EINVAL, "%s says nothing without bias=alibi",
                          c->has_alibi_offset ? "alibioffset" : "slopes");
@@ -463,7 +456,7 @@ enum attn_status attn_case_parse(const char *text, struct attn_case *c, struct a
     if (status == ATTN_OK)
         status = parse_data(&text, c, err);
     if (status == ATTN_OK)
-        status = parse_fields(text, c, err);
+        status = attn_case_fields(text, c, err);
     if (status == ATTN_OK)
         status = check_together(c, err);
     /* Defaults are left out. */
@@ -534,7 +527,9 @@ void attn_case_problem(const struct attn_case *c, struct attn_problem *p)
                                .softcap = c->softcap,
                                .dtype = c->dtype,
                                .kv_shared = c->kv_shared,
+                               .sink.given = c->sink != ATTN_CASE_SINK_NONE,
                                .wide = c->wide};
+    p->sink.tensor.dtype = p->sink.given ? attn_lse_dtype(p) : 0;
 }
 
 const char *attn_case_mask(const struct attn_case *c)

@@ -19,7 +19,9 @@
  *   biastype=f32|f64   how a bias tensor and its gradient are stored (as lse is)
  *   sink=none|normal|zero|large
  *                      a learned sink of each head, stored as lse is.  large: by head in turn,
- *                      above 4; 100 (f64: 1000), whose exp overflows; -100; -inf, which is none
+ *                      above 4; 100 (f64: 1000), whose exp overflows; -100; -inf, which is none.
+ *                      Fills whose results are exact keep them: reveal has sinks of 0, which count
+ *                      as one more key (large: none of weight); select and subsets -10,000
  *   slopes=halves|press  ALiBi: 1/2, 1/4, ... 1/256, 1/2, ...; or those of Press et al. 2022, which
  *                      no binary number holds exactly when heads are not a power of two
  *   alibioffset=br|tl|+N|-N  ALiBi: key position of query 0, up to 2^40
@@ -129,6 +131,9 @@ struct attn_case {
 
 /* EINVAL: says which part, what was found and what would be understood. */
 enum attn_status attn_case_parse(const char *text, struct attn_case *c, struct attn_error *err);
+
+/* Fields alone, ":sink=normal:kv=shared", into a case; they are not held against each other. */
+enum attn_status attn_case_fields(const char *text, struct attn_case *c, struct attn_error *err);
 
 /* The canonical string, defaults left out; parses back to the same case. */
 void attn_case_print(const struct attn_case *c, char text[ATTN_CASE_TEXT]);

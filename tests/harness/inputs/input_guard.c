@@ -98,7 +98,7 @@ const char *attn_input_guard_end(struct attn_setup *s, char *text, size_t size)
                  s->tensor[hit - 1].name, (long long)at[0], (long long)at[1], (long long)at[2],
                  (long long)at[3]);
     else if (hit > 0)
-        snprintf(text, size, "%s, an input, was written to beside its elements",
+        snprintf(text, size, "%s, an input, was written to outside its elements",
                  s->tensor[hit - 1].name);
     else if (environment)
         snprintf(text, size, "left the floating-point environment changed: %s", changed);

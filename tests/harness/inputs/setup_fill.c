@@ -502,6 +502,9 @@ static double sink_of(const struct attn_recipe *r, int64_t h)
     int f64 = r->problem->dtype == ATTN_F64;
     double x = normal(r, STREAM_SINK, (uint64_t)h);
     double large[] = {4 + fabs(x), f64 ? 1000 : 100, -100, least};
+    const int counts = r->fill == ATTN_FILL_REVEAL && r->sink != ATTN_CASE_SINK_LARGE;
+    if (r->fill == ATTN_FILL_REVEAL || r->fill == ATTN_FILL_SELECT || r->fill == ATTN_FILL_SUBSETS)
+        return counts ? 0 : -10000;
     return r->sink == ATTN_CASE_SINK_LARGE ? large[h % 4] : r->sink == ATTN_CASE_SINK_ZERO ? 0 : x;
 }
 

@@ -29,17 +29,24 @@ ok "rank 1 never answers: $line"
 
 # The program: the same bits in files, the same page of a layer, a case that is judged.
 input=tests/data/gpt-causal.safetensors
-on4 "$B/attnlab-mpi" run usp:ranks=4 --input $input --out "$work/mpi" --compare >"$work/out" || fail "run"
-"$B/attnlab" run usp:ranks=4 --input $input --out "$work/sim" || fail "run, simulated"
-cmp "$work/mpi/result.safetensors" "$work/sim/result.safetensors" || fail "run: other bits"
-[ "$(grep -c ' ok ' "$work/out")" = 10 ] || fail "run --compare: not ten times ok"
+echo '{"name": "kv", "claims": ["f32", "backward", "gqa", "cross", "dv", "causal", "scale", "kv-shared"]}' >"$work/kv.json"
+"$B/attnlab" vectors "$work/vectors" --claims "$work/kv.json" --case kv-shared >"$work/out" || fail "vectors"
+while read -r file n; do # n: tensors that are judged, those in the file too
+    on4 "$B/attnlab-mpi" run usp:ranks=4 --input "$file" --out "$work/mpi" --compare >"$work/out" </dev/null || fail "run"
+    "$B/attnlab" run usp:ranks=4 --input "$file" --out "$work/sim" || fail "run, simulated"
+    cmp "$work/mpi/result.safetensors" "$work/sim/result.safetensors" || fail "run: other bits"
+    [ "$(grep -c ' ok ' "$work/out")" = "$n" ] || fail "run --compare: not $n times ok"
+done <<END
+$work/vectors/kv-shared 4
+$input 10
+END
 on4 "$B/attnlab-mpi" layer fastseq:ranks=4 >"$work/mpi.txt" || fail "layer"
 "$B/attnlab" layer fastseq:ranks=4 >"$work/sim.txt" || fail "layer, simulated"
 cmp "$work/mpi.txt" "$work/sim.txt" || fail "layer: another page"
 ok "run and layer: the bits and the page of the simulation"
 on4 "$B/attnlab-mpi" check zigzag 2>/dev/null && fail "a SPEC that is none"
-on4 "$B/attnlab-mpi" check usp:ranks=4 --case ranks-causal --case sink-normal >"$work/out" || fail "check"
-grep -q '2 pass, 0 fail' "$work/out" || fail "check: no pass"
+on4 "$B/attnlab-mpi" check usp:ranks=4 --case ranks-causal --case sink-normal --case kv-shared >"$work/out" || fail "check"
+grep -q '3 pass, 0 fail' "$work/out" || fail "check: no pass"
 ok "check: $(tail -1 "$work/out")"
 
 # Judged head by head, of very different sizes, and at once: the same errors and digests.  The home of
