@@ -151,7 +151,10 @@ static const struct {
     {"TURNED", "length-15-17", "fits layout BLHD for the outputs alone"},
     {"TIMES", "length-15-17", "fits o times 1.25"},
     {"ONE_ELEMENT", "length-15-17", "; not recognised: 1 of "},
-    {"TWO_KEYS", "", " lost: the last 2\n"},
+    {"TWO_KEYS",
+     "b2h2q10k45d8:none:f32:normal:s1' --case 'q33k50d8:none:f32:normal:s2' --case "
+     "'q33k60d8:none:f32:normal:s3",
+     "by 3 of 3 diagnosed failures: fits keys 43 to 44 lost: the last 2\n"},
     {"FILL_30 TWO_KEYS", "", "list masks --mask MASK\n  likely cause, by "},
     {"FILL_30", "mask-causal-back", "fits -30 put in place of -inf for hidden scores"},
     {"MAX_1E4", "offset-m32k", "maximum that starts at -10000 or above"},
