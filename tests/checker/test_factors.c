@@ -557,7 +557,7 @@ TEST_EACH(survivors_die, COUNT(survivors) - (everything() ? 0 : 2))
  * bounds that are drawn at random, and where the mask is causal or whatever it is.  All of it with
  * ATTN_FULL, else a sample. */
 enum { PLACES = PLANTED_SEEDED + 1, CHANGES = 3, OUTPUTS = ATTN_DV + 1 };
-enum { TABLE = PLACES * (CHANGES * OUTPUTS + 2), LISTS = 12, SAMPLE = 29 };
+enum { TABLE = PLACES * (CHANGES * OUTPUTS + 2), LISTS = 12, SAMPLE = 58 };
 
 static void print_threshold(const char *fate, const struct planted_threshold *from)
 {
