@@ -239,8 +239,8 @@ static void paper_give(void *arg, int64_t layer, enum attn_stack_tensor tensor)
                         attn_stack_tensor_bytes(x->p, x->layers->hidden, tensor));
 }
 
-/* Blocks that a price adds and that are there in a backward call: those that are kept beside P since
- * the forward one, and those of the call.  sign: 1 takes them, -1 gives them back. */
+/* Blocks that a price adds and that are there in a backward call: those that are kept beside P
+ * since the forward one, and those of the call.  sign: 1 takes them, -1 gives them back. */
 static enum attn_status count_added(struct paper *x, int which, int sign)
 {
     const struct attn_problem *p = x->p;

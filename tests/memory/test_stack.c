@@ -262,7 +262,7 @@ TEST(hidden_by_hand)
                "attends to itself");
 }
 
-/* Scores as Megatron keeps them, 5 a s s bytes a layer, and what is there in a backward call alone. */
+/* Scores as Megatron keeps them, 5 a s s bytes a layer; and the blocks of a backward call alone. */
 TEST(added_by_hand)
 {
     const struct attn_spec spec = spec_of("gemm:save=probs");
