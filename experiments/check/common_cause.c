@@ -1,6 +1,7 @@
 /* See common_cause.h. */
 #include "experiments/check/common_cause.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -128,9 +129,16 @@ int attn_cause_fits(const struct attn_cause *cause, const struct attn_result *r)
 void attn_common_cause_types(const struct attn_common_cause *causes, char text[80])
 {
     char fails[32] = "", passes[32] = "";
+    double failed = 0, asked = 0;
+    for (int t = 0; t < ATTN_DTYPES; t++)
+        if (causes->fails[t] > 0) {
+            failed += causes->fails[t];
+            asked += causes->fails[t] + causes->passes[t];
+        }
     for (int t = 0; t < ATTN_DTYPES; t++) {
         char *to = causes->fails[t] > 0 ? fails : passes;
-        if (causes->fails[t] + causes->passes[t] > 0)
+        int is_chance = to == passes && pow(1 - failed / asked, causes->passes[t]) >= 0.05;
+        if (causes->fails[t] + causes->passes[t] > 0 && !is_chance)
             attn_append(to, sizeof fails, "%s%s", to[0] != '\0' ? " and " : "",
                         attn_dtype_name((enum attn_dtype)t));
     }

@@ -31,7 +31,8 @@ int attn_common_causes(const struct attn_common_cause *causes, struct attn_cause
 /* 1 if a result looks like this cause. */
 int attn_cause_fits(const struct attn_cause *cause, const struct attn_result *result);
 
-/* "in bf16 and f16, not in f32", where cases of some types fail and none of others; else "". */
+/* "in bf16 and f16, not in f32", where cases of some types fail and none of others, which have
+ * cases enough that chance is no reason; else "". */
 void attn_common_cause_types(const struct attn_common_cause *causes, char text[80]);
 
 /* Returns 1 if two texts differ by their numbers alone. */
