@@ -158,7 +158,7 @@ void attn_candidate_put_route(struct attn_candidate *s)
     }
 }
 
-/* ---- books -------------------------------------------------------------------------------- */
+/* ---- verdicts ----------------------------------------------------------------------------- */
 
 enum attn_status attn_candidate_ask(struct attn_candidate *s, struct attn_error *err)
 {
@@ -182,6 +182,8 @@ void attn_candidate_begin(struct attn_candidate *s)
             fprintf(stderr, "%s: claims %s\n", s->label, words);
     }
     s->list = attn_verdicts_begin(s->label);
+    if (s->question.whole_tier && s->question.tier != NULL)
+        s->list->left_out = s->question.tier->left_out;
     if (s->x.kind != ATTN_NOT_EXTERNAL) /* of its files: as they are now */
         report_about(s);
 }

@@ -55,6 +55,7 @@ struct attn_verdict_list {
     int n, capacity;
     struct attn_verdict_entry *entry;
     struct attn_common_cause causes; /* what its failures look like: its cause */
+    int left_out;                    /* pairs of values that its tier leaves out */
 };
 
 /* How they are said. */

@@ -370,6 +370,11 @@ static void print_facts(const struct attn_verdicts *v, const struct attn_verdict
     if (attn_verdicts_declared(list, declared, sizeof declared) > 1) /* one says it in its lines */
         fprintf(v->out, "  declared: %s\n", declared);
     print_models(v, list);
+    if (list->left_out > 0)
+        fprintf(v->out,
+                "  left out: %d pairs of values that only a case of more work meets than our own "
+                "are asked\n",
+                list->left_out);
     if (v->refusals)
         attn_refusals_text(v->out, list);
     else if (all.count[ATTN_REFUSED] > 0)

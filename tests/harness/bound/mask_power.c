@@ -11,7 +11,7 @@
 #include "ref/problem.h"
 #include "tests/harness/bound/kept.h"
 
-enum { MOST_PAIRS = 1 << 22 };
+enum { MOST_PAIRS = 1 << 22, FIRST = 8 * ATTN_LANES /* columns that are looked at first */ };
 
 /* A row of the truth: what the pairs of a row are compared with. */
 struct row {
@@ -31,14 +31,15 @@ static double in_bounds(double effect, double bound)
     return effect == 0 ? 0 : bound > 0 ? effect / bound : (double)INFINITY;
 }
 
-/* About the largest |v - o| / bound of a row, to within a few roundings; infinite where one of them
- * is no number, or enormous. */
-ATTN_ANY_WIDTH static double about_farthest(const double *v, const struct row *row, int64_t width)
+/* About the largest |v - o| / bound of columns c0 to c1, to within a few roundings; infinite where
+ * one of them is no number, or enormous. */
+ATTN_ANY_WIDTH static double about_farthest(const double *v, const struct row *row, int64_t c0,
+                                            int64_t c1)
 {
     attn_lanes most = {0};
     attn_lane_bits odd = {0};
     double each[ATTN_LANES], farthest = 0;
-    for (int64_t c = 0; c < width; c += ATTN_LANES) {
+    for (int64_t c = c0; c < c1; c += ATTN_LANES) {
         attn_lanes away = ATTN_LANES_AT(v + c) - ATTN_LANES_AT(row->o + c);
         away = ATTN_LANES_ABS(away) * ATTN_LANES_AT(row->per_bound + c);
         attn_lane_bits more = away > most;
@@ -68,7 +69,11 @@ static double effect_of(const struct row *row, double s, int visible, const doub
     double most = in_bounds(fabs(log1p(visible ? -p : p)), row->lse_bound);
     if (most >= enough)
         return most;
-    double about = fmax(most, weight * about_farthest(v, row, whole_vectors(dv)));
+    const int64_t width = whole_vectors(dv), first = width < FIRST ? width : FIRST;
+    double about = fmax(most, weight * about_farthest(v, row, 0, first));
+    if (isfinite(about) && about > 1.001 * enough)
+        return about; /* the first columns do */
+    about = fmax(about, weight * about_farthest(v, row, first, width));
     int is_seen = about > 1.001 * enough, is_nothing = about < 0.999 * ATTN_POWER_MIN;
     if (isfinite(about) && (is_seen || (is_nothing && about > 1.001 * x->weakest)))
         return about; /* neither the weakest nor near a limit: it need not be exact */

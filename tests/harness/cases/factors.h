@@ -100,6 +100,7 @@ void attn_choice_print(const struct attn_factors *table, const struct attn_choic
 struct attn_choice_taker {
     void (*take)(void *arg, const char *name, const struct attn_choice *choice, uint64_t seed);
     void *arg;
+    int *left_out; /* gains the pairs that a plug-in is asked, and our own are not: too much work */
 };
 int attn_factor_choices(const struct attn_factors *table, enum attn_tier tier,
                         const struct attn_choice_taker *taker);

@@ -358,7 +358,7 @@ enum attn_status attn_tier_open(enum attn_tier tier, const struct attn_claims *c
 {
     *list = (struct attn_tier_list){.claims = *claims};
     struct making making = {list, route};
-    const struct attn_choice_taker taker = {take_choice, &making};
+    const struct attn_choice_taker taker = {take_choice, &making, &list->left_out};
     attn_factors_open(&list->claims, route, seed, tier, &list->table);
     add_by_hand(list, route, 0, QUICK);
     add_models(list, route, tier);

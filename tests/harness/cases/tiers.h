@@ -28,6 +28,7 @@ struct attn_tier_list {
     struct attn_factors table; /* of these claims */
     int lacks_memory;          /* while it is made */
     int refused;               /* choices that the claims do not allow after all: must be 0 */
+    int left_out;              /* pairs of values that are too much work for our own */
 };
 
 /* The cases of a tier within the claims, those that need no claim alike for every seed: it draws
