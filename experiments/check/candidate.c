@@ -29,9 +29,9 @@ static void put_claims(const struct attn_candidate *s, char *text, size_t size)
                                  c->layout == ATTN_CLAIMS_PAGED        ? "layout paged"
                                  : c->layout == ATTN_CLAIMS_THD_PADDED ? "layout thd-padded"
                                  : c->layout == ATTN_CLAIMS_THD        ? "layout thd"
-                                 : c->layout == ATTN_PLUGIN_SBHD ? "layout sbhd"
-                                 : c->layout                     ? "layout blhd"
-                                                                 : "",
+                                 : c->layout == ATTN_PLUGIN_SBHD       ? "layout sbhd"
+                                 : c->layout                           ? "layout blhd"
+                                                                       : "",
                                  c->byte ? "mask 1 = hidden" : ""};
     text[0] = '\0';
     const unsigned bits = s->x.kind == ATTN_NOT_EXTERNAL ? s->x.spec.impl->caps : c->bits;

@@ -107,8 +107,7 @@ int attn_chain_of(const struct attn_mask *mask, struct attn_chain *x)
             x->documents = at + 10;
             at += strcspn(at, ")") + 1;
         } else if (!read_call(&at, shape, &other, &is_ends, &x->lengths) ||
-                   (x->n_bands > 0 &&
-                    (other.offset != x->band.offset || is_ends != x->is_ends))) {
+                   (x->n_bands > 0 && (other.offset != x->band.offset || is_ends != x->is_ends))) {
             return 0;
         } else if (x->n_bands++ == 0) {
             x->band = other;

@@ -15,8 +15,8 @@ struct attn_chain {
     int n_bands;
     struct attn_band band; /* all of them together */
     const char *documents; /* their lengths, for attn_documents_next; NULL: there are none */
-    const char *lengths;   /* the keys of each batch, or of all: keys(n1,...), ends,n1,...; or NULL */
-    int is_ends;           /* the bands are aligned to these, each batch with an offset of its own */
+    const char *lengths; /* the keys of each batch, or of all: keys(n1,...), ends,n1,...; or NULL */
+    int is_ends;         /* the bands are aligned to these, each batch with an offset of its own */
     int is_self; /* each document has as many queries as keys: a band means the same in all */
 };
 int attn_chain_of(const struct attn_mask *mask, struct attn_chain *chain);

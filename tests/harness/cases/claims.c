@@ -190,12 +190,9 @@ static int has_empty(const struct attn_claims *claims, const struct attn_setup *
 enum attn_case_layout attn_claims_layout(const struct attn_claims *claims)
 {
     static const enum attn_case_layout layout[] = {
-        [ATTN_PLUGIN_BHLD] = ATTN_LAYOUT_BHLD,
-        [ATTN_PLUGIN_BLHD] = ATTN_LAYOUT_BLHD,
-        [ATTN_PLUGIN_SBHD] = ATTN_LAYOUT_SBHD,
-        [ATTN_CLAIMS_THD] = ATTN_LAYOUT_BHLD,
-        [ATTN_CLAIMS_THD_PADDED] = ATTN_LAYOUT_BHLD,
-        [ATTN_CLAIMS_PAGED] = ATTN_LAYOUT_BLHD,
+        [ATTN_PLUGIN_BHLD] = ATTN_LAYOUT_BHLD,       [ATTN_PLUGIN_BLHD] = ATTN_LAYOUT_BLHD,
+        [ATTN_PLUGIN_SBHD] = ATTN_LAYOUT_SBHD,       [ATTN_CLAIMS_THD] = ATTN_LAYOUT_BHLD,
+        [ATTN_CLAIMS_THD_PADDED] = ATTN_LAYOUT_BHLD, [ATTN_CLAIMS_PAGED] = ATTN_LAYOUT_BLHD,
     };
     return layout[claims->layout];
 }

@@ -21,7 +21,7 @@ struct attn_claims {
     /* 0: as the set has it */
     double u, u_sum, u_q, u_v, u_s, u_dp, u_p, u_ds, u_partial, u_head, exp_ulps, hidden;
     int64_t block, splits;
-    int64_t page; /* tokens of a page; 0: 16, 64 or 256, by the seed of the case */
+    int64_t page;      /* tokens of a page; 0: 16, 64 or 256, by the seed of the case */
     int64_t long_keys; /* our own: the most keys that a case of the full tier may have; 0: as others
                           do, as many as are declared (attn_claims_long_keys) */
     int ranks;         /* of a plug-in that is one rank of several; 0: it is not */

@@ -23,13 +23,14 @@ static const struct convention {
     const char *key, *name, *word[6];
     int n_plugin;
     size_t of_plugin, at;
-} conventions[] = {CONVENTION("lse", lse, 3, "e", "2", "absent"),
-                   CONVENTION("empty_lse", empty_lse, 3, "-inf", "+inf", "0"),
-                   CONVENTION("causal", causal, 4, "any", "tl", "br", "square"),
-                   CONVENTION("window", window, 2, "beside", "with-self"),
-                   CONVENTION("layout", layout, 3, "bhld", "blhd", "sbhd", "thd", "thd-padded", "paged"),
-                   CONVENTION("mask_one", byte, 2, "visible", "hidden"),
-                   CONVENTION("subnormals", subnormals, 3, "kept", "flushed", "flushed-16")};
+} conventions[] = {
+    CONVENTION("lse", lse, 3, "e", "2", "absent"),
+    CONVENTION("empty_lse", empty_lse, 3, "-inf", "+inf", "0"),
+    CONVENTION("causal", causal, 4, "any", "tl", "br", "square"),
+    CONVENTION("window", window, 2, "beside", "with-self"),
+    CONVENTION("layout", layout, 3, "bhld", "blhd", "sbhd", "thd", "thd-padded", "paged"),
+    CONVENTION("mask_one", byte, 2, "visible", "hidden"),
+    CONVENTION("subnormals", subnormals, 3, "kept", "flushed", "flushed-16")};
 enum { CONVENTIONS = sizeof conventions / sizeof *conventions };
 
 static int *value_of(struct attn_claims *claims, const struct convention *x)
@@ -353,7 +354,8 @@ enum attn_status attn_claims_parse(const char *path, const char *text, struct at
         claims->bits & (ATTN_CAP_BIAS | ATTN_CAP_DBIAS))
         status = attn_fault(err, ATTN_EINVAL, path,
                             "layout \"thd\" has no bias tensor: do not claim bias and dbias");
-    if (status == ATTN_OK && claims->layout == ATTN_CLAIMS_PAGED && claims->bits & ATTN_CAP_BACKWARD)
+    if (status == ATTN_OK && claims->layout == ATTN_CLAIMS_PAGED &&
+        claims->bits & ATTN_CAP_BACKWARD)
         status = attn_fault(err, ATTN_EINVAL, path,
                             "layout \"paged\" has no gradients: do not claim backward");
     if (status == ATTN_OK && claims->page > MAX_PAGE)

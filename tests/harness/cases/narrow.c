@@ -31,8 +31,7 @@ static void page(struct attn_case *c)
         c->d_lse = c->d_bias = 0;
     }
     if (n < behind + 6 || strcmp(c->mask + n - behind, causal) != 0 ||
-        strncmp(c->mask, "keys(", 5) != 0 ||
-        strspn(c->mask + 5, "0123456789,") != n - behind - 5)
+        strncmp(c->mask, "keys(", 5) != 0 || strspn(c->mask + 5, "0123456789,") != n - behind - 5)
         return;
     char list[ATTN_CASE_MASK];
     snprintf(list, sizeof list, "%.*s", (int)(n - behind - 5), c->mask + 5);

@@ -106,7 +106,8 @@ void attn_vector_files_judge(const struct attn_claims *claims, const struct attn
 /* Where tokens of a case lie in its files, if strides do not say it: with padding between them, or
  * in pages.  And the tensors that say so to the program. */
 struct attn_vector_rows {
-    int64_t *at[2];    /* of queries, of keys: the place of token b L + i, -1 for none; NULL: as strides
+    int64_t
+        *at[2]; /* of queries, of keys: the place of token b L + i, -1 for none; NULL: as strides
                           have it */
     int64_t tokens[2]; /* how many places there are */
     int64_t page;      /* places of a page, an axis of K and V; 0: there are none */

@@ -172,8 +172,7 @@ static enum attn_status page(const struct attn_claims *claims, const struct attn
     free(order);
     for (int64_t b = 0; b < p->batch; b++)
         for (int64_t j = 0; j < p->n_key; j++)
-            at[b * p->n_key + j] =
-                j < lengths[b] ? table[b * n + j / size] * size + j % size : -1;
+            at[b * p->n_key + j] = j < lengths[b] ? table[b * n + j / size] * size + j % size : -1;
     rows->tokens[1] = pages * size;
     return ATTN_OK;
 }
@@ -185,10 +184,9 @@ enum attn_status attn_vector_rows_open(const struct attn_claims *claims,
                                        struct attn_vector_rows *rows, struct attn_error *err)
 {
     *rows = (struct attn_vector_rows){0};
-    enum attn_status status = attn_claims_are_packed(claims) ? pack(claims, setup, rows, err)
-                              : claims->layout == ATTN_CLAIMS_PAGED
-                                  ? page(claims, setup, rows, err)
-                                  : ATTN_OK;
+    enum attn_status status = attn_claims_are_packed(claims)        ? pack(claims, setup, rows, err)
+                              : claims->layout == ATTN_CLAIMS_PAGED ? page(claims, setup, rows, err)
+                                                                    : ATTN_OK;
     if (status != ATTN_OK)
         attn_vector_rows_close(rows);
     return status;
