@@ -185,7 +185,7 @@ $(B)/faults/dense: tests/external/exec_dense.c $(B)/libharness.a $(B)/libattn.a
 PLUGINS := $(addprefix $(B)/plugins/,bad.so full.so slips.so)
 $(PLUGINS): $(B)/plugins/%.so: tests/external/plugin_%.c tests/external/switches.h docs/examples/plugin_naive.c $(B)/libattn.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -O1 -w -fPIC -I. $(PLUGIN_FLAGS) -shared -Wl,-Bsymbolic -pthread -o $@ $< \
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -O3 -w -fPIC -I. $(PLUGIN_FLAGS) -shared -Wl,-Bsymbolic -pthread -o $@ $< \
 	    $(B)/libattn.a -lm
 $(B)/plugins/bad.so: PLUGIN_FLAGS = -Dattn_plugin_get=naive_get -include docs/examples/plugin_naive.c
 $(B)/plugins/full.so: PLUGIN_FLAGS = $(if $(filter asan,$(CONFIG)),-fsanitize=address$(comma)undefined)
@@ -406,6 +406,17 @@ $(B)/figures/drawn: $(B)/attnlab docs/figures/draw.sh $(wildcard plots/*.gp) | b
 	@bash docs/figures/draw.sh $(B) $(@D)
 	@touch $@
 
+# A report to look at: of the quick plan, as Markdown (no cmark-gfm is found), without its numbers.
+sample: $(B)/attnlab | build/.ready-report ## measure experiments/plans/quick.plan, and write docs/sample/ of it (a minute, and nothing else may run) *
+	@rm -rf build/sample && mkdir -p build/sample/no && ln -s /bin/false build/sample/no/cmark-gfm
+	@$(B)/attnlab measure --plan experiments/plans/quick.plan --quiet --out build/sample/records.jsonl
+	@PATH="$$PWD/build/sample/no:$$PATH" $(B)/attnlab report --from build/sample/records.jsonl --out build/sample --quiet
+	@sed -E -e '/^<details><summary>The numbers,/,/^<\/details>/d; s/ *The numbers are in the table below the figure\.//; s/ Measured 20[^ ]*Z\.//; /^## Calibration/,/^## Mach/s/^\| [^|]*//' \
+	    -e '/^## Machine/,$$ {/^. (session|date|version|build|kernel|load|steal._s|affinity) . /d}' \
+	    build/sample/index.md | cat -s > docs/sample/index.md
+	@rm -f docs/sample/figures/*.svg; for f in build/sample/figures/*.svg; do \
+	    sed -E -z -f plots/small.sed $$f > docs/sample/figures/$${f##*/} || exit 3; done
+
 # The course: pages, figures and handouts, with the records of this machine.
 COURSE ?= build/course
 $(B)/course/index.html: $(B)/attnlab experiments/plans/course.plan | build/.ready-report
@@ -567,7 +578,7 @@ help: ## this list
 	@echo '  * no test of make test does what it does'
 
 FORCE:
-.PHONY: all wheel mpi test-mpi core-test rooms install uninstall fuzz animation speed steps valgrind tsan test test-full golden minimax mutants names docs figures course slides student check report asan clang test-arm64 lint clean help FORCE
+.PHONY: all wheel mpi test-mpi core-test rooms install uninstall fuzz animation speed steps valgrind tsan test test-full golden minimax mutants names docs figures sample course slides student check report asan clang test-arm64 lint clean help FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

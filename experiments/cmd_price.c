@@ -44,7 +44,8 @@ static const struct attn_flag_use flags[] = {
         .help =
             "what each layer keeps from its forward to its backward pass: q k v o lse and P; q k "
             "v o lse (rows, unless said otherwise); q k v, and the forward pass is made again; or "
-            "each of these"),
+            "each of these.  +mask+softmax+expanded+f32 behind a word: with blocks of other "
+            "programs (docs/memory.md)"),
     ATTN_TAKES(MASK_STORAGE, offsetof(struct request, storage)),
     ATTN_TAKES(HIDDEN, offsetof(struct request, hidden), "0"),
     ATTN_TAKES(MEMORY, offsetof(struct request, device)),
@@ -240,10 +241,11 @@ static void read_stack(struct request *q)
     int all = q->save != NULL && strcmp(q->save, "all") == 0;
     q->stacks = all ? ATTN_SAVES : 1;
     for (int s = 0; s < q->stacks; s++)
-        q->stack[s] = (struct attn_stack){q->layers, all ? (enum attn_stack_save)s : ATTN_SAVE_ROWS,
-                                          q->hidden};
+        q->stack[s] = (struct attn_stack){.n = q->layers,
+                                          .save = all ? (enum attn_stack_save)s : ATTN_SAVE_ROWS,
+                                          .hidden = q->hidden};
     if (q->save != NULL && !all)
-        attn_cli_must(attn_stack_save_find(q->save, &q->stack[0].save, &err), &err);
+        attn_cli_must(attn_stack_save_parse(q->save, &q->stack[0], &err), &err);
     if ((q->save != NULL || q->hidden > 0) && q->layers == 0)
         attn_cli_stop(ATTN_EINVAL, NULL, "--%s is of layers: --layers N is needed with it",
                       q->save != NULL ? "save" : "hidden");

@@ -44,9 +44,10 @@ void test_add(struct test_group *group, struct test *test)
 
 /* Begin in this order. */
 static const char *const longest[] = {
-    "external", "manual",  "battery",  "vector_files", "mutants",        "tiers",
-    "factors",  "vectors", "memory",   "relations",    "program",        "resident",
-    "measure",  "run",     "parallel", "packed",       "command_curves", "plugin_curves"};
+    "external", "manual",  "battery",        "factors",      "labs",    "vector_files",
+    "vectors",  "mutants", "tiers",          "program",      "studies", "resident",
+    "packed",   "memory",  "relations",      "measure",      "run",     "python",
+    "subsets",  "half",    "command_curves", "plugin_curves"};
 enum { LONGEST = sizeof longest / sizeof *longest };
 
 /* Of one suite; in memory that its process shares with this one. */

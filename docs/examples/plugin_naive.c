@@ -27,12 +27,11 @@ static int forward(const struct attn_plugin_call *t)
         }
         for (int64_t j = 0; j < n; j++)
             l += s[j] = expf(s[j] - m);
-        for (int64_t c = 0; c < t->d_value; c++) {
-            float sum = 0;
-            for (int64_t j = 0; j < n; j++)
-                sum += s[j] * v[(head + j) * t->d_value + c];
-            o[r * t->d_value + c] = sum / l;
-        }
+        for (int64_t c = 0; c < t->d_value; c++)
+            o[r * t->d_value + c] = 0;
+        for (int64_t j = 0; j < n; j++)
+            for (int64_t c = 0; c < t->d_value; c++)
+                o[r * t->d_value + c] += s[j] / l * v[(head + j) * t->d_value + c];
         lse[r] = m + logf(l);
     }
     free(s);

@@ -26,10 +26,12 @@ static void put_claims(const struct attn_candidate *s, char *text, size_t size)
                                  : c->causal == ATTN_PLUGIN_CAUSAL_BR ? "causal br only"
                                                                       : "",
                                  c->window ? "windows count the query's own key" : "",
-                                 c->layout == ATTN_CLAIMS_THD    ? "layout thd"
-                                 : c->layout == ATTN_PLUGIN_SBHD ? "layout sbhd"
-                                 : c->layout                     ? "layout blhd"
-                                                                 : "",
+                                 c->layout == ATTN_CLAIMS_PAGED        ? "layout paged"
+                                 : c->layout == ATTN_CLAIMS_THD_PADDED ? "layout thd-padded"
+                                 : c->layout == ATTN_CLAIMS_THD        ? "layout thd"
+                                 : c->layout == ATTN_PLUGIN_SBHD       ? "layout sbhd"
+                                 : c->layout                           ? "layout blhd"
+                                                                       : "",
                                  c->byte ? "mask 1 = hidden" : ""};
     text[0] = '\0';
     const unsigned bits = s->x.kind == ATTN_NOT_EXTERNAL ? s->x.spec.impl->caps : c->bits;
@@ -156,7 +158,7 @@ void attn_candidate_put_route(struct attn_candidate *s)
     }
 }
 
-/* ---- books -------------------------------------------------------------------------------- */
+/* ---- verdicts ----------------------------------------------------------------------------- */
 
 enum attn_status attn_candidate_ask(struct attn_candidate *s, struct attn_error *err)
 {

@@ -2,7 +2,7 @@
  *
  *   cmd_check.c     flags
  *   check.c         who is judged
- *   candidate.c     the books of each: verdicts, claims, exit status
+ *   candidate.c     of each: verdicts, claims, exit status
  *   question.c      which cases
  *   check_loop.c    each of them is asked each case
  *   check_soak.c    random cases for a time, each failure made small
@@ -66,7 +66,7 @@ struct attn_candidate {
     const struct attn_check_request *request;
     struct attn_verdicts *verdicts;
     struct attn_report *report;     /* of --report (check_report.h), or NULL */
-    struct attn_verdict_list *list; /* its own, once its books are open */
+    struct attn_verdict_list *list; /* its own, from attn_candidate_begin on */
     struct attn_question question;
     int is_first; /* of the specs that claim the same, and are asked one question together */
     struct attn_external x;  /* how it is asked */
@@ -76,9 +76,9 @@ struct attn_candidate {
     char trouble[1200];      /* why it cannot be judged at all; ""              */
     char route[1200];        /* "--plugin ./naive.so": for the line "again:"    */
     const char *claims_path; /* of --claims, or NULL */
-    int keeps;       /* nothing is printed: its list, once its books are closed, is the caller's */
-    int exit_status; /* of an external, when it is judged                */
-    int judged;      /* cases with a verdict about the implementation         */
+    int keeps;               /* nothing is printed; the caller frees the list */
+    int exit_status;         /* of an external, when it is judged                */
+    int judged;              /* cases with a verdict about the implementation         */
 };
 
 /* The cases that it is asked, now that its claims are known; for an external it is freed with it.
@@ -97,7 +97,7 @@ void attn_candidate_again(const struct attn_candidate *s, const char *flag, cons
 /* Add a flag and its value, quoted for a shell, to the route. */
 void attn_candidate_route(struct attn_candidate *s, const char *flag, const char *value);
 
-/* Open the books, now that its claims are known. */
+/* Make its list of verdicts, now that its claims are known. */
 void attn_candidate_begin(struct attn_candidate *s);
 
 /* It cannot be judged at all: keep why, in one line, and return the exit status. */
@@ -124,7 +124,7 @@ int attn_candidate_wants(const struct attn_candidate *s, const struct attn_relat
  * them, it has its place among the others. */
 void attn_candidate_report_trouble(struct attn_candidate *s);
 
-/* Close the books: claims that no case exercised, the summary, the exit status. */
+/* The end: claims that no case exercised, the summary, the exit status. */
 int attn_candidate_end(struct attn_candidate *s);
 
 /* ---- random cases (check_soak.c) ---------------------------------------------------------- */

@@ -242,7 +242,7 @@ static void prepare_own(struct asking **a, int n)
 }
 
 /* Some cases, of n subjects that are asked the same (several: ours).  A command may not start, so
- * that its books are opened when it has answered. */
+ * that its list is made when it has answered. */
 static enum attn_status ask_some(struct asking **a, int n, struct attn_asked *asked, int some,
                                  struct attn_answer *answer, struct attn_error *err)
 {
@@ -429,7 +429,7 @@ static int soak(struct asking *a)
 
 /* ---- from its start to its end --------------------------------------------------------------- */
 
-/* Open its route and its books.  0, or an exit status. */
+/* Open its route, and make its list.  0, or an exit status. */
 static int begin(struct attn_candidate *s)
 {
     struct attn_error err = {0};

@@ -267,8 +267,8 @@ static int take(const struct attn_cli_command *command, char **argv, int at, con
 }
 
 /* --model stands for these flags, but for those that were given; values point into `from`.  A price
- * has no scale and no softcap, and knows by itself a sink, and where V is a view of K; keys that a command
- * cannot be given are refused.  0 after a message. */
+ * has no scale and no softcap, and knows by itself a sink, and where V is a view of K; keys that a
+ * command cannot be given are refused.  0 after a message. */
 static int take_model(const struct attn_cli_command *command, const char **given,
                       struct attn_model_given *from, void *to)
 {

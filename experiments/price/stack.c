@@ -23,9 +23,34 @@ enum attn_status attn_stack_save_find(const char *name, enum attn_stack_save *sa
     return attn_fail(err, ATTN_EINVAL, "save '%.40s': there are probs|rows|inputs", name);
 }
 
+static const char *const add_name[] = {"mask", "softmax", "expanded", "f32"};
+enum { ADDS = sizeof add_name / sizeof *add_name };
+
+enum attn_status attn_stack_save_parse(const char *text, struct attn_stack *stack,
+                                       struct attn_error *err)
+{
+    char word[16];
+    stack->adds = 0;
+    for (const char *at = text; at != NULL;
+         at = strchr(at, '+') != NULL ? strchr(at, '+') + 1 : NULL) {
+        int n = (int)strcspn(at, "+"), add = 0;
+        snprintf(word, sizeof word, "%.*s", n, at);
+        while (at != text && add < ADDS && strcmp(word, add_name[add]) != 0)
+            add++;
+        if (add == ADDS)
+            return attn_fail(err, ATTN_EINVAL, "save '%.40s': there are +mask|softmax|expanded|f32",
+                             text);
+        stack->adds |= at != text ? 1 << add : 0;
+        if (at == text && attn_stack_save_find(word, &stack->save, err) != ATTN_OK)
+            return err->status;
+    }
+    return ATTN_OK;
+}
+
 int attn_stack_equal(const struct attn_stack *a, const struct attn_stack *b)
 {
-    return a->n == b->n && (a->n == 0 || (a->save == b->save && a->hidden == b->hidden));
+    return a->n == b->n &&
+           (a->n == 0 || (a->save == b->save && a->hidden == b->hidden && a->adds == b->adds));
 }
 
 const char *attn_stack_print(const struct attn_stack *stack, char text[ATTN_STACK_TEXT])
@@ -37,6 +62,9 @@ const char *attn_stack_print(const struct attn_stack *stack, char text[ATTN_STAC
     if (stack->n > 0)
         snprintf(text, ATTN_STACK_TEXT, "%lld layers%s, save %s", (long long)stack->n, width,
                  attn_stack_save_name(stack->save));
+    for (int a = 0; a < ADDS && stack->n > 0; a++)
+        if (stack->adds & 1 << a)
+            snprintf(text + strlen(text), ATTN_STACK_TEXT - strlen(text), "+%s", add_name[a]);
     return text;
 }
 
@@ -211,6 +239,38 @@ static void paper_give(void *arg, int64_t layer, enum attn_stack_tensor tensor)
                         attn_stack_tensor_bytes(x->p, x->layers->hidden, tensor));
 }
 
+/* Blocks that a price adds and that are there in a backward call: those that are kept beside P
+ * since the forward one, and those of the call.  sign: 1 takes them, -1 gives them back. */
+static enum attn_status count_added(struct paper *x, int which, int sign)
+{
+    const struct attn_problem *p = x->p;
+    const int64_t e = (int64_t)attn_dtype_size(p->dtype), B = p->batch,
+                  width = p->kv_shared ? p->d_key : p->d_key + p->d_value,
+                  pairs =
+                      attn_product(attn_product(B, p->heads), attn_product(p->n_query, p->n_key)),
+                  keys = attn_product(attn_product(B, p->n_key), width);
+    const struct attn_account block[ADDS] = {
+        {.name = "dropout.mask", .bytes = pairs},
+        {.name = "softmax", .bytes = attn_product(pairs, e)},
+        {.name = "dkv.expanded",
+         .bytes = p->heads > p->kv_heads ? attn_product(attn_product(keys, p->heads), e) : 0},
+        {.name = "dkv.f32", .bytes = attn_product(attn_product(keys, p->kv_heads), 4)}};
+    enum attn_status status = ATTN_OK;
+    for (int a = 0; a < ADDS && status == ATTN_OK; a++)
+        if (!(which & x->layers->adds & 1 << a) || block[a].bytes == 0)
+            continue;
+        else if (sign > 0)
+            status = attn_ledger_count(&x->ledger, block[a].name, block[a].bytes, 1, x->err);
+        else
+            attn_ledger_uncount(&x->ledger, block[a].name, block[a].bytes);
+    return status;
+}
+
+enum {
+    KEPT = ATTN_STACK_MASK | ATTN_STACK_SOFTMAX,
+    IN_CALL = ATTN_STACK_EXPANDED | ATTN_STACK_F32
+};
+
 /* Takes the tensors that a forward call leaves: with a hidden width all that it made. */
 static enum attn_status keep(struct paper *x, int64_t layer, int saves)
 {
@@ -221,7 +281,8 @@ static enum attn_status keep(struct paper *x, int64_t layer, int saves)
     if (status != ATTN_OK || !saves || x->p_left.bytes == 0)
         return status;
     x->holds_p = 1;
-    return attn_ledger_count(&x->ledger, x->p_left.name, x->p_left.bytes, 1, x->err);
+    status = attn_ledger_count(&x->ledger, x->p_left.name, x->p_left.bytes, 1, x->err);
+    return status == ATTN_OK ? count_added(x, KEPT, 1) : status;
 }
 
 /* And who gives it back: y's call where inputs are saved, else the backward one, in whose price it
@@ -246,10 +307,15 @@ static enum attn_status paper_call(void *arg, int64_t layer, enum attn_stack_cal
         drop(x, layer, call);
     if (call == ATTN_STACK_Y)
         return ATTN_OK;
+    const int again = x->layers->hidden > 0 && x->layers->save == ATTN_SAVE_INPUTS ? KEPT : 0;
+    if (is_backward) /* what is kept beside P, where the call itself makes P again */
+        status = count_added(x, IN_CALL | again, 1);
     for (int a = 0; a < cost->n_live && status == ATTN_OK; a++)
         status = attn_ledger_count(&x->ledger, cost->live[a].name, cost->live[a].bytes, 1, x->err);
     for (int a = 0; a < cost->n_live && status == ATTN_OK; a++)
         attn_ledger_uncount(&x->ledger, cost->live[a].name, cost->live[a].bytes);
+    if (is_backward && status == ATTN_OK)
+        (void)count_added(x, IN_CALL | KEPT, -1);
     x->to->cost.flops += cost->flops;
     x->to->cost.counted |= cost->counted;
     x->to->cost.lacks = cost->lacks;
@@ -271,6 +337,11 @@ static enum attn_status check(const struct attn_stack *layers, const struct attn
         return attn_fail(err, ATTN_ENOTSUP,
                          "%s leaves no P for the backward pass, which save=probs keeps: save=rows "
                          "or inputs would work, or gemm:save=probs",
+                         name);
+    if (layers->adds & KEPT && saves == 0)
+        return attn_fail(err, ATTN_ENOTSUP,
+                         "%s leaves no P, beside which a mask and the output of the softmax are "
+                         "kept: gemm:save=probs would work",
                          name);
     if (layers->save == ATTN_SAVE_ROWS && saves > 0)
         return attn_fail(err, ATTN_ENOTSUP,
@@ -303,6 +374,19 @@ enum attn_status attn_stack_layer(const struct attn_stack *stack, const struct a
                      "a layer of a hidden width attends to itself: %lld queries and %lld keys "
                      "would have to be as many",
                      (long long)p->n_query, (long long)p->n_key);
+}
+
+/* P in the storage type. */
+static void store_p(struct paper *x)
+{
+    const struct attn_problem *p = x->p;
+    x->p_left.bytes = attn_product(
+        attn_product(attn_product(p->batch, p->heads), attn_product(p->n_query, p->n_key)),
+        (int64_t)attn_dtype_size(p->dtype));
+    for (int n = 0; n < 2; n++)
+        for (int a = 0; a < x->pass[n].n_live; a++)
+            if (strcmp(x->pass[n].live[a].name, x->p_left.name) == 0)
+                x->pass[n].live[a].bytes = x->p_left.bytes;
 }
 
 /* One call of each pass. */
@@ -350,6 +434,8 @@ enum attn_status attn_stack_price(const struct attn_stack *layers, const struct 
                          spec->options.local != NULL ? spec->options.local->name : "tiled",
                          spec->impl->name);
     enum attn_status status = price_calls(&x, spec);
+    if (status == ATTN_OK && layers->adds & ATTN_STACK_SOFTMAX && x.p_left.bytes > 0)
+        store_p(&x);
     if (status == ATTN_OK)
         status = check(layers, spec, x.p_left.bytes, err);
     if (status == ATTN_OK)

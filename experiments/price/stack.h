@@ -45,17 +45,31 @@ const char *attn_stack_save_name(enum attn_stack_save save); /* "probs", "rows",
 enum attn_status attn_stack_save_find(const char *name, enum attn_stack_save *save,
                                       struct attn_error *err);
 
+/* Blocks of other programs that a price may add: "probs+mask+softmax".
+ *      mask      of dropout, a byte for each pair, kept with P
+ *      softmax   its output before dropout beside P, both in the storage type, as Megatron keeps
+ *                them: with the mask 5 bytes a pair in 16 bits (Korthikanti et al. 2022, 4.1)
+ *      expanded  in a backward call dK and dV of each query head, before those of a kv head are
+ *                summed (FlashAttention 2)
+ *      f32       in a backward call sums of dK and dV in float32 (Triton, TransformerEngine) */
+enum { ATTN_STACK_MASK = 1, ATTN_STACK_SOFTMAX = 2, ATTN_STACK_EXPANDED = 4, ATTN_STACK_F32 = 8 };
+
 struct attn_stack {
     int64_t n; /* 0: no stack, one call */
     enum attn_stack_save save;
     int64_t hidden; /* C; 0: attention alone */
+    int adds;       /* the blocks above, ored: of a price alone */
 };
+
+/* The same with what a price adds. */
+enum attn_status attn_stack_save_parse(const char *text, struct attn_stack *stack,
+                                       struct attn_error *err);
 
 /* 1: equal.  The saved tensors and the width count where there are layers. */
 int attn_stack_equal(const struct attn_stack *a, const struct attn_stack *b);
 
 /* "28 layers of hidden 1152, save rows"; "" for no stack. */
-enum { ATTN_STACK_TEXT = 80 };
+enum { ATTN_STACK_TEXT = 112 };
 const char *attn_stack_print(const struct attn_stack *stack, char text[ATTN_STACK_TEXT]);
 
 /* ---- the schedule ---------------------------------------------------------------------------- */

@@ -138,6 +138,12 @@ static void put_reached(struct attn_document *d, const struct attn_figure_group 
                           attn_cli_grouped(last->point->c.n_query, number));
 }
 
+static int is_measured(const struct attn_figure_group *group, const struct attn_row *row)
+{
+    const struct attn_row *last = longest(group, row);
+    return last != NULL && last->x == row->x;
+}
+
 /* At the largest length that two of ours have a price for: the most and the least. */
 static void put_memory(struct attn_document *d, const struct attn_figure_group *group,
                        enum attn_pass pass)
@@ -163,10 +169,13 @@ static void put_memory(struct attn_document *d, const struct attn_figure_group *
     put_need(d, group, most);
     attn_document_put(d, ATTN_WORDS, ", ");
     put_need(d, group, least);
-    attn_document_put(d, ATTN_WORDS, " beyond inputs and outputs. ");
-    put_reached(d, group, most);
-    attn_document_put(d, ATTN_WORDS, ", ");
-    put_reached(d, group, least);
+    attn_document_put(d, ATTN_WORDS, " beyond inputs and outputs");
+    if (!is_measured(group, most) || !is_measured(group, least)) {
+        attn_document_put(d, ATTN_WORDS, ". ");
+        put_reached(d, group, most);
+        attn_document_put(d, ATTN_WORDS, ", ");
+        put_reached(d, group, least);
+    }
     attn_document_put(d, ATTN_WORDS, ".");
     fputc('\n', d->out);
 }

@@ -52,12 +52,13 @@ static const int64_t half_styles[][HALF_STORE] = {
 
 /* The subject that is judged, and its cases. */
 enum kind {
-    SPEC,   /* registered, or a variant of it: each case as it is    */
-    RANKS,  /* the same for many ranks, which share one engine: those made for ranks, and one in
-               four of the others, if not all are asked for */
-    STYLE,  /* every second case, if not all are asked for           */
-    KERNEL, /* an implementation on an instruction set: in all types */
-    HALF    /* a style that stores 16 bits: in both types of that    */
+    SPEC,    /* registered: each case as it is                                  */
+    VARIANT, /* of other options: every third case, if not all are asked for    */
+    RANKS,   /* the same for many ranks, which share one engine: those made for ranks, and one in
+                six of the others, if not all are asked for */
+    STYLE,   /* every third case, if not all are asked for                      */
+    KERNEL,  /* an implementation on an instruction set: in all types           */
+    HALF     /* a style that stores 16 bits: in both types of that              */
 };
 struct contender {
     enum kind kind;
@@ -77,7 +78,10 @@ static struct attn_spec style_of(const struct attn_impl *impl, const int64_t sty
 static int add_spec(struct contender *list, int n, const char *text)
 {
     struct attn_spec spec = spec_of(text);
-    list[n] = (struct contender){spec.impl->ranks != NULL ? RANKS : SPEC, spec, n};
+    enum kind kind = spec.impl->ranks != NULL        ? RANKS
+                     : strcmp(spec.impl->name, text) ? VARIANT
+                                                     : SPEC;
+    list[n] = (struct contender){kind, spec, n};
     return n + 1;
 }
 
@@ -154,8 +158,9 @@ static int takes(const struct contender *x, int i, enum attn_dtype dtype, int ow
         return own && divides(&x->spec, name) &&
                (full || is_textbook(x) || strncmp(name, "ranks-", 6) == 0 ||
                 is_drawn(x->turn, name, dtype, 6));
+    case VARIANT:
     case STYLE:
-        return own && (full || is_drawn(x->turn, name, dtype, 2));
+        return own && (full || is_drawn(x->turn, name, dtype, 3));
     case KERNEL:
         if (full || (dtype == ATTN_F32 && strncmp(name, "tile-", 5) == 0))
             return 1;

@@ -265,8 +265,9 @@ TEST_EACH(beginners_are_told, COUNT(corrected))
     if (!fixture_python("numpy"))
         return;
     scratch_expect(1, corrected[_i].says[0],
-                   "check --exec '/usr/bin/python3 tests/external/students.py %s' --claims '%s'",
-                   corrected[_i].style, scratch_put("claims.json", claims, strlen(claims)));
+                   "check --exec '/usr/bin/python3 tests/external/students.py %s' --claims '%s'%s",
+                   corrected[_i].style, scratch_put("claims.json", claims, strlen(claims)),
+                   fixture_some_cases());
     scratch_has(corrected[_i].says[1]);
 }
 
@@ -342,12 +343,11 @@ TEST_EACH(soak_of_a_command, 2)
  * back end that no CPU has, which refuses. */
 static const struct {
     const char *command, *claims, *says;
-    int status, some, passes; /* some: of the cases; passes: at least */
+    int status, passes; /* passes: at least */
 } torch_programs[] = {
-    {"torch_attention.py", "torch_attention.json", " 0 fail,", 0, 1, 60},
-    {"torch_sdpa.py --device cpu --backend math", "torch_math.json", " 0 fail,", 0, 1, 5},
-    {"torch_sdpa.py --device cpu --backend cudnn", "torch_cudnn.json", "all were refused, ", 2, 0,
-     0},
+    {"torch_attention.py", "torch_attention.json", " 0 fail,", 0, 60},
+    {"torch_sdpa.py --device cpu --backend math", "torch_math.json", " 0 fail,", 0, 5},
+    {"torch_sdpa.py --device cpu --backend cudnn", "torch_cudnn.json", "all were refused, ", 2, 0},
 };
 
 TEST_EACH(torch_examples, COUNT(torch_programs))
@@ -358,8 +358,7 @@ TEST_EACH(torch_examples, COUNT(torch_programs))
                   torch_programs[_i].claims, scratch_path("torch.json"));
     scratch_expect(torch_programs[_i].status, torch_programs[_i].says,
                    "check --exec '/usr/bin/python3 docs/examples/%s' --claims '%s'%s",
-                   torch_programs[_i].command, scratch_path("torch.json"),
-                   torch_programs[_i].some ? fixture_some_cases() : "");
+                   torch_programs[_i].command, scratch_path("torch.json"), fixture_some_cases());
     ck_assert_int_ge(fixture_count(scratch_output, "pass"), torch_programs[_i].passes);
 }
 
@@ -433,9 +432,9 @@ static const struct {
               {"torch", "/usr/bin/python3 docs/examples/torch_attention.py", NULL},
               {NULL, "docs/examples/cpp_attention.cpp", NULL}};
 
-/* None of their cases may fail: of the first in the quick tier, of the second in some of it (the
- * battery has honest 16 bits in all of it), with ATTN_FULL of each in the full tier and in 30
- * seconds of soak. */
+/* None of their cases may fail: of the first two in some of the quick tier (test_packed.c has an
+ * honest command in all of it, the battery honest arithmetic), with ATTN_FULL of each in the full
+ * tier and in 30 seconds of soak. */
 TEST_EACH(honest_code_passes, getenv("ATTN_FULL") != NULL ? COUNT(honest) : 2)
 {
     char route[2048];
@@ -453,7 +452,7 @@ TEST_EACH(honest_code_passes, getenv("ATTN_FULL") != NULL ? COUNT(honest) : 2)
             return;
     }
     scratch_expect(0, "", "check %s --tier %s%s", route, full ? "full" : "quick",
-                   _i > 0 ? fixture_some_cases() : "");
+                   fixture_some_cases());
     if (full)
         scratch_expect(0, "", "check %s --soak 30", route);
 }

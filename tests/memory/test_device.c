@@ -11,7 +11,7 @@
 
 SUITE(device, .seconds = 60);
 
-static const struct attn_stack one_call = {0, ATTN_SAVE_ROWS, 0};
+static const struct attn_stack one_call = {0, ATTN_SAVE_ROWS, 0, 0};
 
 static const struct attn_case sixteen_heads = {.batch = 1,
                                                .heads = 16,
@@ -94,7 +94,7 @@ TEST(dense_is_known)
 /* 28 layers with their inputs alone hold three tensors each, and nothing fits into a byte. */
 TEST(layers_and_nothing)
 {
-    const struct attn_stack inputs = {28, ATTN_SAVE_INPUTS, 0}, rows = {28, ATTN_SAVE_ROWS, 0};
+    const struct attn_stack inputs = {28, ATTN_SAVE_INPUTS, 0, 0}, rows = {28, ATTN_SAVE_ROWS, 0, 0};
     struct attn_case c = sixteen_heads;
     const int64_t memory = 80LL << 30, tensor = 16 * 72 * 2;
     c.dtype = ATTN_BF16;

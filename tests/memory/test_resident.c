@@ -12,7 +12,7 @@
 
 SUITE(resident, .seconds = 120);
 
-static const struct attn_stack one_call = {0, ATTN_SAVE_ROWS, 0};
+static const struct attn_stack one_call = {0, ATTN_SAVE_ROWS, 0, 0};
 
 enum { LEAST_MIB = 34 };
 static const double MIB = 1024 * 1024, LEAST_OF_RANKS_MIB = 16, MOST_FLOPS = 1.1e10,
@@ -183,12 +183,14 @@ TEST(a_stack_is_resident)
         const char *spec, *text;
         struct attn_stack layers;
     } stacks[] = {
-        {"gemm:save=probs", "h2q900d64:none:f32:normal:s1:pass=bwd", {6, ATTN_SAVE_PROBS, 0}},
-        {"gemm:save=probs", "h2q1600d64:none:f32:normal:s1:pass=bwd", {6, ATTN_SAVE_INPUTS, 0}},
-        {"tiled", "h16q1024d64:window(63,0,tl):f32:normal:s1:pass=bwd", {6, ATTN_SAVE_ROWS, 0}},
-        {"tiled", "h16q1024d64:window(63,0,tl):f32:normal:s1", {6, ATTN_SAVE_INPUTS, 0}},
-        {"dense", "q2048d64:none:f32:normal:s1", {1, ATTN_SAVE_INPUTS, 1024}},
-        {"tiled", "h16q1024d64:window(63,0,tl):f32:normal:s1:pass=bwd", {2, ATTN_SAVE_ROWS, 256}},
+        {"gemm:save=probs", "h2q900d64:none:f32:normal:s1:pass=bwd", {6, ATTN_SAVE_PROBS, 0, 0}},
+        {"gemm:save=probs", "h2q1600d64:none:f32:normal:s1:pass=bwd", {6, ATTN_SAVE_INPUTS, 0, 0}},
+        {"tiled", "h16q1024d64:window(63,0,tl):f32:normal:s1:pass=bwd", {6, ATTN_SAVE_ROWS, 0, 0}},
+        {"tiled", "h16q1024d64:window(63,0,tl):f32:normal:s1", {6, ATTN_SAVE_INPUTS, 0, 0}},
+        {"dense", "q2048d64:none:f32:normal:s1", {1, ATTN_SAVE_INPUTS, 1024, 0}},
+        {"tiled",
+         "h16q1024d64:window(63,0,tl):f32:normal:s1:pass=bwd",
+         {2, ATTN_SAVE_ROWS, 256, 0}},
     };
     enum { STACKS = sizeof stacks / sizeof *stacks };
 #if defined(__SANITIZE_ADDRESS__)

@@ -35,7 +35,7 @@ static struct attn_point *run(const struct attn_spec *spec, const char *text, en
     p.c = case_of(text);
     p.c.pass = half;
     attn_case_print(&p.c, p.text);
-    p.stack = (struct attn_stack){LAYERS, save, hidden};
+    p.stack = (struct attn_stack){LAYERS, save, hidden, 0};
     attn_point_measure_spec(&how, spec, &p);
     return &p;
 }
@@ -65,7 +65,7 @@ static const struct attn_point *check_half(const struct attn_spec *spec, const c
                                            enum attn_pass half, enum attn_stack_save save,
                                            int hidden)
 {
-    const struct attn_stack layers = {LAYERS, save, hidden};
+    const struct attn_stack layers = {LAYERS, save, hidden, 0};
     struct attn_stack_cost cost;
     struct attn_error err = {0};
     char name[128], stack[ATTN_STACK_TEXT], what[512];
@@ -146,7 +146,7 @@ static void check_by_hand(const char *name, int64_t p, enum attn_stack_save save
     for (int half = 0; half < 2; half++) {
         struct attn_stack_cost cost;
         double again = half == 1 && save == ATTN_SAVE_INPUTS ? (double)n * one[0].flops : 0;
-        const struct attn_stack layers = {n, save, 0};
+        const struct attn_stack layers = {n, save, 0, 0};
         ck_assert_int_eq(price(&spec, hand, (enum attn_pass)half, &layers, &cost, NULL), ATTN_OK);
         ck_assert_int_eq(cost.cost.peak_bytes, by_hand((enum attn_pass)half, save, n, p, ws));
         ck_assert_int_eq(cost.cost.saved_bytes, saved_by_hand(save, n, p));
@@ -241,8 +241,8 @@ TEST_EACH(what_is_wrong_is_found, 4)
 TEST(hidden_by_hand)
 {
     const struct attn_spec spec = spec_of("tiled");
-    const struct attn_stack rows = {28, ATTN_SAVE_ROWS, 1152},
-                            inputs = {28, ATTN_SAVE_INPUTS, 1152};
+    const struct attn_stack rows = {28, ATTN_SAVE_ROWS, 1152, 0},
+                            inputs = {28, ATTN_SAVE_INPUTS, 1152, 0};
     struct attn_problem p = problem_of("h16q4096d72:none:f32:normal:s1", NULL);
     const int64_t x = 4096 * 1152 * 4, weights = 4 * 1152 * 1152 * 4, lse = 16 * 4096 * 4;
     struct attn_stack_cost cost;
@@ -262,6 +262,27 @@ TEST(hidden_by_hand)
                "attends to itself");
 }
 
+/* Scores as Megatron keeps them, 5 a s s bytes a layer; and the blocks of a backward call alone. */
+TEST(added_by_hand)
+{
+    const struct attn_spec spec = spec_of("gemm:save=probs");
+    struct attn_problem p = problem_of("h8g2q512d64:none:bf16:normal:s1", NULL);
+    struct attn_stack layers = {.n = 3};
+    struct attn_stack_cost cost, plain;
+    struct attn_error err = {0};
+    ck_assert_int_eq(attn_stack_save_parse("probs+softmax+mask+f32+expanded", &layers, &err),
+                     ATTN_OK);
+    ck_assert_int_eq(attn_stack_price(&layers, &spec, &p, ATTN_BACKWARD, &cost, NULL), ATTN_OK);
+    ck_assert_int_eq(cost.cost.saved_bytes,
+                     3 * (5 * 8 * 512 * 512 + 512 * 64 * 2 * (8 + 2 + 2 + 8) + 8 * 512 * 4));
+    layers.adds = ATTN_STACK_MASK | ATTN_STACK_SOFTMAX;
+    ck_assert_int_eq(attn_stack_price(&layers, &spec, &p, ATTN_BACKWARD, &plain, NULL), ATTN_OK);
+    ck_assert_int_eq(cost.cost.peak_bytes - plain.cost.peak_bytes,
+                     512 * 2 * 64 * (8 * 2 + 2 * 4)); /* dK and dV */
+    ck_refusal(attn_stack_save_parse("probs+maks", &layers, &err), ATTN_EINVAL, &err,
+               "+mask|softmax");
+}
+
 /* ---- refusals -------------------------------------------------------------------------------- */
 
 TEST(what_cannot_be_is_refused)
@@ -270,17 +291,19 @@ TEST(what_cannot_be_is_refused)
         const char *spec;
         enum attn_stack_save save;
         const char *words;
+        int adds;
     } refused[] = {
-        {"tiled", ATTN_SAVE_PROBS, "tiled leaves no P"},
-        {"dense", ATTN_SAVE_PROBS, "gemm:save=probs"},
-        {"gemm:save=probs", ATTN_SAVE_ROWS, "save=probs or inputs would work"},
-        {"ring", ATTN_SAVE_ROWS, "ring has ranks"},
+        {"tiled", ATTN_SAVE_PROBS, "tiled leaves no P", 0},
+        {"dense", ATTN_SAVE_PROBS, "gemm:save=probs", 0},
+        {"tiled", ATTN_SAVE_ROWS, "tiled leaves no P, beside which a mask", ATTN_STACK_MASK},
+        {"gemm:save=probs", ATTN_SAVE_ROWS, "save=probs or inputs would work", 0},
+        {"ring", ATTN_SAVE_ROWS, "ring has ranks", 0},
     };
     for (size_t r = 0; r < sizeof refused / sizeof *refused; r++) {
         const struct attn_spec spec = spec_of(refused[r].spec);
         struct attn_stack_cost cost;
         struct attn_error err = {0};
-        const struct attn_stack layers = {2, refused[r].save, 0};
+        const struct attn_stack layers = {2, refused[r].save, 0, refused[r].adds};
         ck_refusal(price(&spec, hand, ATTN_FORWARD, &layers, &cost, &err), ATTN_ENOTSUP, &err,
                    refused[r].words);
     }
@@ -291,7 +314,7 @@ TEST(prices_are_of_any_size)
 {
     const struct attn_spec spec = spec_of("tiled");
     struct attn_problem p = problem_of("h16q1048576d72:none:bf16:normal:s1", NULL);
-    struct attn_stack layers = {1000, ATTN_SAVE_ROWS, 0};
+    struct attn_stack layers = {1000, ATTN_SAVE_ROWS, 0, 0};
     struct attn_stack_cost cost;
     struct attn_error err = {0};
     ck_assert_int_eq(attn_stack_price(&layers, &spec, &p, ATTN_BACKWARD, &cost, &err), ATTN_OK);

@@ -39,7 +39,7 @@ static void add_three(enum attn_group_kind kind)
             p->pairs = n;
             p->floor_bytes = 4 * 64;
         }
-        p->stack = (struct attn_stack){kind == ATTN_GROUP_LAYERS ? n : 0, ATTN_SAVE_ROWS, 0};
+        p->stack = (struct attn_stack){kind == ATTN_GROUP_LAYERS ? n : 0, ATTN_SAVE_ROWS, 0, 0};
         if (kind == ATTN_GROUP_BALANCE || kind == ATTN_GROUP_TRADE)
             (void)snprintf(p->spec, sizeof p->spec,
                            kind == ATTN_GROUP_TRADE ? "tiled:panels=%d" : "ring:ranks=%d", n);

@@ -63,7 +63,7 @@ static void add_choices(void)
         static const char *const save[] = {"tiled", "gemm:save=probs"};
         struct attn_point *p =
             fixture_add("layers", save[s / 2], "q1024d64:causal(br):f32:normal:s1", 0);
-        p->stack = (struct attn_stack){1 + s % 2, ATTN_SAVE_ROWS, 0};
+        p->stack = (struct attn_stack){1 + s % 2, ATTN_SAVE_ROWS, 0, 0};
     }
 }
 

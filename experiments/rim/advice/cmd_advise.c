@@ -46,7 +46,7 @@ static int advise(void *values, int n, char **operand)
 {
     struct request *q = values;
     struct attn_memory memory = attn_memory_here();
-    struct attn_stack stack = {q->layers, ATTN_SAVE_ROWS, q->hidden};
+    struct attn_stack stack = {.n = q->layers, .save = ATTN_SAVE_ROWS, .hidden = q->hidden};
     const enum attn_need_pass pass = (enum attn_need_pass)q->pass;
     struct attn_plan cases;
     struct attn_spec spec;

@@ -282,6 +282,8 @@ def _needs(claims):
 def _aligned(case, declared):
     """Which way a band lies: "tl", "br", or the key at which query 0 stands."""
     offset, end = case["offset"], case["n_key"] - case["n_query"]
+    if offset is None:  # of pages: at the end of each sequence
+        return "br"
     if case["layout"] == "thd":
         return declared if declared in ("tl", "br") and offset == 0 else "tl" if offset == 0 else offset
     return "br" if offset == end and declared != "tl" else "tl" if offset == 0 else offset
@@ -302,7 +304,7 @@ def _keywords(case, tensors, declared, takes):
     for name, value in (("scale", case["scale"]), ("offset", case["offset"])):
         if takes(name):
             words[name] = value
-    for name in ("cu_seqlens_q", "cu_seqlens_k"):
+    for name in ("cu_seqlens_q", "cu_seqlens_k", "cu_seqlens_q_padded", "cu_seqlens_k_padded", "page_table", "lengths"):
         if name in tensors:
             words[name] = tensors[name]
     return words

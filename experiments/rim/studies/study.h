@@ -87,7 +87,7 @@ int attn_study_carry_out(const struct attn_study *study, struct attn_study_run *
 
 /* ---- what a study says ----------------------------------------------------------------------- */
 
-/* An entry of a study that keeps its own books: the one of this name, or a new one.  Blocks of
+/* An entry of a study that counts bytes itself: the one of this name, or a new one.  Blocks of
  * entry run->leave_out must take no bytes. */
 int attn_study_entry_of(struct attn_study_run *run, const char *name);
 

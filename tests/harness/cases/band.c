@@ -17,9 +17,37 @@ static int read_number(const char **at, char behind, int64_t *value)
     return 1;
 }
 
-/* A: tl, br, or a signed offset, up to the closing parenthesis. */
-static int read_alignment(const char **at, const struct attn_mask_shape *shape, int64_t *offset)
+/* Numbers up to the closing parenthesis; a list that was read before must be the same. */
+static int read_lengths(const char **at, const char **lengths)
 {
+    const char *list = *at;
+    size_t n = strspn(list, "0123456789,");
+    if (n == 0 || list[n] != ')' || (*lengths != NULL && strncmp(*lengths, list, n + 1) != 0))
+        return 0;
+    *lengths = list;
+    *at = list + n + 1;
+    return 1;
+}
+
+int64_t attn_length_of(const char *lengths, int64_t b)
+{
+    char *end;
+    int64_t length = strtoll(lengths, &end, 10);
+    for (; b > 0 && *end == ','; b--)
+        length = strtoll(end + 1, &end, 10);
+    return length;
+}
+
+/* A: tl, br, a signed offset, or ends and lengths, up to the closing parenthesis. */
+static int read_alignment(const char **at, const struct attn_mask_shape *shape, int64_t *offset,
+                          int *is_ends, const char **lengths)
+{
+    if (strncmp(*at, "ends,", 5) == 0) {
+        *offset = 0;
+        *is_ends = 1;
+        *at += 5;
+        return read_lengths(at, lengths);
+    }
     int is_tl = strncmp(*at, "tl)", 3) == 0;
     if (!is_tl && strncmp(*at, "br)", 3) != 0)
         return read_number(at, ')', offset);
@@ -28,19 +56,20 @@ static int read_alignment(const char **at, const struct attn_mask_shape *shape, 
     return 1;
 }
 
-static int read_call(const char **at, const struct attn_mask_shape *shape, struct attn_band *band)
+static int read_call(const char **at, const struct attn_mask_shape *shape, struct attn_band *band,
+                     int *is_ends, const char **lengths)
 {
     if (strncmp(*at, "causal(", 7) == 0) {
         *at += 7;
         band->left = -1;
         band->right = 0;
-        return read_alignment(at, shape, &band->offset);
+        return read_alignment(at, shape, &band->offset, is_ends, lengths);
     }
     if (strncmp(*at, "window(", 7) != 0)
         return 0;
     *at += 7;
     return read_number(at, ',', &band->left) && read_number(at, ',', &band->right) &&
-           read_alignment(at, shape, &band->offset);
+           read_alignment(at, shape, &band->offset, is_ends, lengths);
 }
 
 static int64_t narrower(int64_t a, int64_t b)
@@ -64,17 +93,25 @@ int attn_chain_of(const struct attn_mask *mask, struct attn_chain *x)
 {
     const struct attn_mask_shape *shape = attn_mask_shape(mask);
     const char *at = attn_mask_text(mask);
+    int has_keys = 0;
     *x = (struct attn_chain){.is_self = 1};
     for (;; at++) {
         struct attn_band other;
-        if (x->documents == NULL && strncmp(at, "documents(", 10) == 0) {
+        int is_ends = 0;
+        if (strncmp(at, "keys(", 5) == 0) {
+            at += 5;
+            has_keys = read_lengths(&at, &x->lengths);
+            if (!has_keys)
+                return 0;
+        } else if (x->documents == NULL && strncmp(at, "documents(", 10) == 0) {
             x->documents = at + 10;
             at += strcspn(at, ")") + 1;
-        } else if (!read_call(&at, shape, &other) ||
-                   (x->n_bands > 0 && other.offset != x->band.offset)) {
+        } else if (!read_call(&at, shape, &other, &is_ends, &x->lengths) ||
+                   (x->n_bands > 0 && (other.offset != x->band.offset || is_ends != x->is_ends))) {
             return 0;
         } else if (x->n_bands++ == 0) {
             x->band = other;
+            x->is_ends = is_ends;
         } else {
             x->band.left = narrower(x->band.left, other.left);
             x->band.right = narrower(x->band.right, other.right);
@@ -86,7 +123,8 @@ int attn_chain_of(const struct attn_mask *mask, struct attn_chain *x)
     for (const char *list = x->documents;
          list != NULL && attn_documents_next(&list, &n_query, &n_key);)
         x->is_self &= n_query == n_key;
-    return *at == '\0';
+    /* A window may see behind the end that it is aligned to: then that is no length. */
+    return *at == '\0' && (!x->is_ends || has_keys || x->band.right == 0);
 }
 
 int attn_mask_has_empty_rows(const struct attn_mask *mask, int64_t batch, int64_t heads,

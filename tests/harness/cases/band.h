@@ -9,16 +9,21 @@ struct attn_band {
     int64_t offset, left, right;
 };
 
-/* Bands under one alignment and at most one documents(...), packed one behind the other, joined by
- * &.  1 when a mask is such a chain. */
+/* Bands under one alignment, at most one documents(...), packed one behind the other, and lengths of
+ * keys, joined by &.  1 when a mask is such a chain. */
 struct attn_chain {
     int n_bands;
     struct attn_band band; /* all of them together */
     const char *documents; /* their lengths, for attn_documents_next; NULL: there are none */
+    const char *lengths; /* the keys of each batch, or of all: keys(n1,...), ends,n1,...; or NULL */
+    int is_ends;         /* the bands are aligned to these, each batch with an offset of its own */
     int is_self; /* each document has as many queries as keys: a band means the same in all */
 };
 int attn_chain_of(const struct attn_mask *mask, struct attn_chain *chain);
 int attn_documents_next(const char **list, int64_t *n_query, int64_t *n_key); /* 0: no more */
+
+/* The length of batch b in such a list, which may be one number for all. */
+int64_t attn_length_of(const char *lengths, int64_t b);
 
 /* 1: some query sees no key at all. */
 int attn_mask_has_empty_rows(const struct attn_mask *mask, int64_t batch, int64_t heads,

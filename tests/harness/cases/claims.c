@@ -135,6 +135,11 @@ static unsigned claim_of(const struct attn_problem *p, const struct attn_band *b
     return band->left < 0 && band->right == 0 && usual ? ATTN_CAP_CAUSAL : ATTN_CAP_BAND;
 }
 
+int attn_claims_are_packed(const struct attn_claims *claims)
+{
+    return claims->layout == ATTN_CLAIMS_THD || claims->layout == ATTN_CLAIMS_THD_PADDED;
+}
+
 enum attn_claims_mask attn_claims_mask(const struct attn_claims *claims,
                                        const struct attn_problem *p, struct attn_given_mask *given)
 {
@@ -145,17 +150,24 @@ enum attn_claims_mask attn_claims_mask(const struct attn_claims *claims,
     int is_chain = attn_chain_of(p->mask, &chain);
     /* ALiBi counts from the start of a batch entry: the same inside documents that have as many
      * queries as keys, another number in each of others. */
-    if (is_chain && claims->layout == ATTN_CLAIMS_THD && chain.documents != NULL &&
+    if (is_chain && attn_claims_are_packed(claims) && chain.documents != NULL &&
         (chain.is_self || (chain.n_bands == 0 && p->bias.kind != ATTN_BIAS_ALIBI))) {
         given->documents = chain.documents;
         given->is_self = chain.is_self;
     }
-    if (given->documents != NULL && chain.n_bands == 0)
-        return ATTN_CLAIMS_NO_MASK;
-    if (!is_chain || chain.documents != given->documents)
+    if (is_chain && claims->layout == ATTN_CLAIMS_PAGED) {
+        given->lengths = chain.lengths;
+        given->is_ends = chain.is_ends;
+    }
+    if (!is_chain || chain.documents != given->documents || chain.lengths != given->lengths)
         return ATTN_CLAIMS_BYTES;
+    if (chain.n_bands == 0)
+        return ATTN_CLAIMS_NO_MASK;
+    if (chain.is_ends)
+        chain.band.offset = p->n_key - p->n_query; /* of a batch whose keys all count */
     given->claim = claim_of(p, &chain.band);
-    if (!(claims->bits & given->claim) || !aligned(claims, p, &chain.band))
+    if (!(claims->bits & given->claim) || !aligned(claims, p, &chain.band) ||
+        (given->lengths != NULL && !chain.is_ends))
         return ATTN_CLAIMS_BYTES;
     given->band = chain.band;
     if (claims->window == ATTN_PLUGIN_WINDOW_WITH_SELF) {
@@ -178,10 +190,9 @@ static int has_empty(const struct attn_claims *claims, const struct attn_setup *
 enum attn_case_layout attn_claims_layout(const struct attn_claims *claims)
 {
     static const enum attn_case_layout layout[] = {
-        [ATTN_PLUGIN_BHLD] = ATTN_LAYOUT_BHLD,
-        [ATTN_PLUGIN_BLHD] = ATTN_LAYOUT_BLHD,
-        [ATTN_PLUGIN_SBHD] = ATTN_LAYOUT_SBHD,
-        [ATTN_CLAIMS_THD] = ATTN_LAYOUT_BHLD,
+        [ATTN_PLUGIN_BHLD] = ATTN_LAYOUT_BHLD,       [ATTN_PLUGIN_BLHD] = ATTN_LAYOUT_BLHD,
+        [ATTN_PLUGIN_SBHD] = ATTN_LAYOUT_SBHD,       [ATTN_CLAIMS_THD] = ATTN_LAYOUT_BHLD,
+        [ATTN_CLAIMS_THD_PADDED] = ATTN_LAYOUT_BHLD, [ATTN_CLAIMS_PAGED] = ATTN_LAYOUT_BLHD,
     };
     return layout[claims->layout];
 }

@@ -21,6 +21,7 @@ struct attn_claims {
     /* 0: as the set has it */
     double u, u_sum, u_q, u_v, u_s, u_dp, u_p, u_ds, u_partial, u_head, exp_ulps, hidden;
     int64_t block, splits;
+    int64_t page;      /* tokens of a page; 0: 16, 64 or 256, by the seed of the case */
     int64_t long_keys; /* our own: the most keys that a case of the full tier may have; 0: as others
                           do, as many as are declared (attn_claims_long_keys) */
     int ranks;         /* of a plug-in that is one rank of several; 0: it is not */
@@ -36,8 +37,10 @@ struct attn_claims_number {
 enum { ATTN_CLAIMS_NUMBERS = 12 };
 extern const struct attn_claims_number attn_claims_number[ATTN_CLAIMS_NUMBERS];
 
-/* The last layout, of files alone: packed batches (vector_files.h). */
-enum { ATTN_CLAIMS_THD = ATTN_PLUGIN_SBHD + 1 };
+/* The last layouts, of files alone (vector_files.h): packed batches, the same with padding between
+ * documents, and K and V in pages. */
+enum { ATTN_CLAIMS_THD = ATTN_PLUGIN_SBHD + 1, ATTN_CLAIMS_THD_PADDED, ATTN_CLAIMS_PAGED };
+int attn_claims_are_packed(const struct attn_claims *claims);
 
 enum {
     ATTN_DECLINES = 8,
@@ -107,6 +110,9 @@ struct attn_given_mask {
     const char *documents; /* of the mask, where they become documents of a packed batch and so
                               vanish from it (band.h); or NULL */
     int is_self;           /* 0: some of these have other numbers of queries than of keys */
+    const char *lengths;   /* of K and V in pages: where they end in each batch (attn_length_of);
+                              NULL: at Lk */
+    int is_ends;           /* 1: the last query of each batch stands at that end */
 };
 enum attn_claims_mask attn_claims_mask(const struct attn_claims *claims,
                                        const struct attn_problem *problem,

@@ -10,7 +10,7 @@
 #include "tests/harness/base/fileio.h"
 #include "tests/harness/cases/claims.h"
 
-enum { MAX_FILE = 1 << 16 };
+enum { MAX_FILE = 1 << 16, MAX_PAGE = 4096 };
 
 /* A convention: its key and its words in JSON, in the order of attn_plugin.h, so many of which a
  * plug-in may mean; where it stands in a plug-in's struct, by what name, and in the claims. */
@@ -20,16 +20,17 @@ enum { MAX_FILE = 1 << 16 };
             offsetof(struct attn_claims, member)                              \
     }
 static const struct convention {
-    const char *key, *name, *word[4];
+    const char *key, *name, *word[6];
     int n_plugin;
     size_t of_plugin, at;
-} conventions[] = {CONVENTION("lse", lse, 3, "e", "2", "absent"),
-                   CONVENTION("empty_lse", empty_lse, 3, "-inf", "+inf", "0"),
-                   CONVENTION("causal", causal, 4, "any", "tl", "br", "square"),
-                   CONVENTION("window", window, 2, "beside", "with-self"),
-                   CONVENTION("layout", layout, 3, "bhld", "blhd", "sbhd", "thd"),
-                   CONVENTION("mask_one", byte, 2, "visible", "hidden"),
-                   CONVENTION("subnormals", subnormals, 3, "kept", "flushed", "flushed-16")};
+} conventions[] = {
+    CONVENTION("lse", lse, 3, "e", "2", "absent"),
+    CONVENTION("empty_lse", empty_lse, 3, "-inf", "+inf", "0"),
+    CONVENTION("causal", causal, 4, "any", "tl", "br", "square"),
+    CONVENTION("window", window, 2, "beside", "with-self"),
+    CONVENTION("layout", layout, 3, "bhld", "blhd", "sbhd", "thd", "thd-padded", "paged"),
+    CONVENTION("mask_one", byte, 2, "visible", "hidden"),
+    CONVENTION("subnormals", subnormals, 3, "kept", "flushed", "flushed-16")};
 enum { CONVENTIONS = sizeof conventions / sizeof *conventions };
 
 static int *value_of(struct attn_claims *claims, const struct convention *x)
@@ -239,7 +240,7 @@ static enum attn_status read_word(const char *path, const struct convention *x, 
 {
     const char *word = json_is_string(value) ? json_string_value(value) : "(not a word)";
     char known[80] = "";
-    for (int n = 0; n < 4 && x->word[n] != NULL; n++) {
+    for (int n = 0; n < 6 && x->word[n] != NULL; n++) {
         if (strcmp(word, x->word[n]) == 0) {
             *to = n;
             return ATTN_OK;
@@ -282,6 +283,7 @@ static enum attn_status read_entry(const char *path, const char *key, const json
 {
     double whole = 0;
     int64_t *integer = strcmp(key, "block") == 0    ? &c->block
+                       : strcmp(key, "page") == 0   ? &c->page
                        : strcmp(key, "splits") == 0 ? &c->splits
                                                     : NULL;
     for (int n = 0; n < CONVENTIONS; n++)
@@ -317,7 +319,7 @@ static enum attn_status read_entry(const char *path, const char *key, const json
         err, ATTN_EINVAL, path,
         "key \"%.40s\" does not exist; there are: name claims declines lse empty_lse "
         "causal window layout mask_one subnormals shapes arithmetic u u_sum u_q u_v u_s "
-        "u_dp u_p u_ds u_partial u_head exp_ulps hidden block splits",
+        "u_dp u_p u_ds u_partial u_head exp_ulps hidden block splits page",
         key);
 }
 
@@ -348,10 +350,17 @@ enum attn_status attn_claims_parse(const char *path, const char *text, struct at
     if (status == ATTN_OK && (claims->bits & 15u) == 0)
         status = attn_fault(err, ATTN_EINVAL, path,
                             "\"claims\" names no storage type: \"f32\" is the usual one");
-    if (status == ATTN_OK && claims->layout == ATTN_CLAIMS_THD &&
+    if (status == ATTN_OK && attn_claims_are_packed(claims) &&
         claims->bits & (ATTN_CAP_BIAS | ATTN_CAP_DBIAS))
         status = attn_fault(err, ATTN_EINVAL, path,
                             "layout \"thd\" has no bias tensor: do not claim bias and dbias");
+    if (status == ATTN_OK && claims->layout == ATTN_CLAIMS_PAGED &&
+        claims->bits & ATTN_CAP_BACKWARD)
+        status = attn_fault(err, ATTN_EINVAL, path,
+                            "layout \"paged\" has no gradients: do not claim backward");
+    if (status == ATTN_OK && claims->page > MAX_PAGE)
+        status = attn_fault(err, ATTN_EINVAL, path, "\"page\" is %lld: up to %d",
+                            (long long)claims->page, MAX_PAGE);
     struct attn_error clash = {0};
     if (status == ATTN_OK && check_shapes(claims, &clash) != ATTN_OK)
         status = attn_fault(err, ATTN_EINVAL, path, "%.300s", clash.text);
@@ -383,8 +392,9 @@ char *attn_claims_print(const struct attn_claims *claims)
                              write_bits(&claims_list, claims->bits), "declines",
                              write_bits(&declines_list, claims->declines));
     json_t *numbers =
-        json_pack("{s:s, s:I, s:I}", "arithmetic", attn_arithmetic[claims->arithmetic].word,
-                  "block", (json_int_t)claims->block, "splits", (json_int_t)claims->splits);
+        json_pack("{s:s, s:I, s:I, s:I}", "arithmetic", attn_arithmetic[claims->arithmetic].word,
+                  "block", (json_int_t)claims->block, "splits", (json_int_t)claims->splits, "page",
+                  (json_int_t)claims->page);
     for (int n = 0; n < ATTN_CLAIMS_NUMBERS; n++) {
         double x;
         memcpy(&x, (const char *)claims + attn_claims_number[n].at, sizeof x);

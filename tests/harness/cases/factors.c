@@ -158,108 +158,108 @@ int attn_choice_is_possible(const struct attn_factors *t, const struct attn_choi
 
 /* Something that hides errors under values of the factors in `scope`.  by: because of the values of
  * these, so that a pair of them has no other case; 0: nothing shows there in any. */
-struct veil {
+struct hider {
     unsigned scope, by;
 };
-enum { VEILS = 26, ALL = (1 << ATTN_FACTORS) - 1 };
+enum { HIDERS = 26, ALL = (1 << ATTN_FACTORS) - 1 };
 
-static void add_veil(struct veil veil[VEILS], int *n, int holds, unsigned scope, unsigned by)
+static void add_hider(struct hider hider[HIDERS], int *n, int holds, unsigned scope, unsigned by)
 {
     if (holds)
-        veil[(*n)++] = (struct veil){scope, by};
+        hider[(*n)++] = (struct hider){scope, by};
 }
 
 /* Scores, dQ and dK show nothing: one key for every query, or a scale of 0. */
-static int flat_veils(const struct attn_factors *t, const struct attn_choice *choice,
-                      const struct diagonal *x, struct veil veil[VEILS])
+static int flat_hiders(const struct attn_factors *t, const struct attn_choice *choice,
+                       const struct diagonal *x, struct hider hider[HIDERS])
 {
     int is_square = *value_of(t, choice, ATTN_FACTOR_KEYS) == '=', n = 0;
     unsigned keys = !is_square                      ? BIT(KEYS)
                     : t->of[ATTN_FACTOR_KEYS].n > 1 ? BIT(QUERIES) | BIT(KEYS)
                                                     : BIT(QUERIES);
-    add_veil(veil, &n, x->keys == 1, ALL, keys);
-    add_veil(veil, &n, x->reach == 0, ALL, BIT(WINDOW));
-    add_veil(veil, &n, x->is_causal && x->queries == 1 && x->offset == 0 && x->keys > 1, ALL,
-             BIT(QUERIES) | BIT(CAUSAL));
-    add_veil(veil, &n, is(t, choice, ATTN_FACTOR_SCALE, "0"), ALL, BIT(SCALE));
+    add_hider(hider, &n, x->keys == 1, ALL, keys);
+    add_hider(hider, &n, x->reach == 0, ALL, BIT(WINDOW));
+    add_hider(hider, &n, x->is_causal && x->queries == 1 && x->offset == 0 && x->keys > 1, ALL,
+              BIT(QUERIES) | BIT(CAUSAL));
+    add_hider(hider, &n, is(t, choice, ATTN_FACTOR_SCALE, "0"), ALL, BIT(SCALE));
     /* three keys in a row, off the diagonal of a pattern of nine: at most one is left */
-    add_veil(veil, &n,
-             x->reach >= 0 && x->reach <= 1 && x->offset != 0 &&
-                 is(t, choice, ATTN_FACTOR_MASK, "skiparse(group,3)"),
-             ALL, 0);
+    add_hider(hider, &n,
+              x->reach >= 0 && x->reach <= 1 && x->offset != 0 &&
+                  is(t, choice, ATTN_FACTOR_MASK, "skiparse(group,3)"),
+              ALL, 0);
     /* of two or three keys one has all the weight */
-    add_veil(veil, &n,
-             x->reach >= 0 && x->reach <= 1 && !is(t, choice, ATTN_FACTOR_SCALE, "default") &&
-                 attn_choice_number(t, choice, ATTN_FACTOR_D) > 16,
-             ALL, 0);
+    add_hider(hider, &n,
+              x->reach >= 0 && x->reach <= 1 && !is(t, choice, ATTN_FACTOR_SCALE, "default") &&
+                  attn_choice_number(t, choice, ATTN_FACTOR_D) > 16,
+              ALL, 0);
     return n;
 }
 
 /* The table's column `shows`, and its note on every value. */
-static int veils(const struct attn_factors *t, const struct attn_choice *choice,
-                 struct veil veil[VEILS])
+static int hiders(const struct attn_factors *t, const struct attn_choice *choice,
+                  struct hider hider[HIDERS])
 {
     const struct diagonal x = diagonal_of(t, choice);
     const unsigned bits = t->takes_numbers ? t->claims->bits : 0;
-    int n = flat_veils(t, choice, &x, veil), masked = choice->value[ATTN_FACTOR_MASK] != 0;
+    int n = flat_hiders(t, choice, &x, hider), masked = choice->value[ATTN_FACTOR_MASK] != 0;
     int one_batch = attn_choice_number(t, choice, ATTN_FACTOR_BATCH) == 1;
     int narrow =
         is(t, choice, ATTN_FACTOR_DTYPE, "bf16") || is(t, choice, ATTN_FACTOR_DTYPE, "f16");
     /* nothing is hidden */
-    add_veil(veil, &n,
-             x.reach >= 0 && x.queries - 1 + x.offset - x.reach <= 0 &&
-                 (x.is_causal || x.offset + x.reach >= x.keys - 1),
-             BIT(WINDOW), 0);
-    add_veil(veil, &n, x.is_causal && x.offset >= x.keys - 1, BIT(CAUSAL), 0);
-    add_veil(veil, &n, masked && (x.queries < 5 || x.keys < 5), BIT(MASK), 0);
-    add_veil(veil, &n, one_batch && is(t, choice, ATTN_FACTOR_MASK, "lengths"), BIT(MASK), 0);
+    add_hider(hider, &n,
+              x.reach >= 0 && x.queries - 1 + x.offset - x.reach <= 0 &&
+                  (x.is_causal || x.offset + x.reach >= x.keys - 1),
+              BIT(WINDOW), 0);
+    add_hider(hider, &n, x.is_causal && x.offset >= x.keys - 1, BIT(CAUSAL), 0);
+    add_hider(hider, &n, masked && (x.queries < 5 || x.keys < 5), BIT(MASK), 0);
+    add_hider(hider, &n, one_batch && is(t, choice, ATTN_FACTOR_MASK, "lengths"), BIT(MASK), 0);
     /* numbers come as bytes */
-    add_veil(veil, &n, masked && x.reach >= 0 && bits & ATTN_CAP_BAND, BIT(WINDOW), 0);
-    add_veil(veil, &n, masked && x.is_causal && bits & ATTN_CAP_CAUSAL, BIT(CAUSAL), 0);
+    add_hider(hider, &n, masked && x.reach >= 0 && bits & ATTN_CAP_BAND, BIT(WINDOW), 0);
+    add_hider(hider, &n, masked && x.is_causal && bits & ATTN_CAP_CAUSAL, BIT(CAUSAL), 0);
     /* too small a change; scores so large that all are at the cap, or one key has all the weight */
     int large = is(t, choice, ATTN_FACTOR_FILL, "outliers");
     int64_t d = attn_choice_number(t, choice, ATTN_FACTOR_D);
     int cap30 = is(t, choice, ATTN_FACTOR_SOFTCAP, "30");
-    add_veil(veil, &n, narrow && cap30 && !large, BIT(SOFTCAP), 0);
-    add_veil(veil, &n, cap30 && large, ALL, BIT(SOFTCAP));
-    add_veil(veil, &n,
-             is(t, choice, ATTN_FACTOR_SOFTCAP, "0.5") &&
-                 (large || (d > 16 && is(t, choice, ATTN_FACTOR_SCALE, "1"))),
-             ALL, 0);
+    add_hider(hider, &n, narrow && cap30 && !large, BIT(SOFTCAP), 0);
+    add_hider(hider, &n, cap30 && large, ALL, BIT(SOFTCAP));
+    add_hider(hider, &n,
+              is(t, choice, ATTN_FACTOR_SOFTCAP, "0.5") &&
+                  (large || (d > 16 && is(t, choice, ATTN_FACTOR_SCALE, "1"))),
+              ALL, 0);
     /* one key has all the weight: 16 bits hide what a row gives to the others, and so does any type
      * in a few rows; of many rows some have two */
     int sharp = d > 16 && !is(t, choice, ATTN_FACTOR_SCALE, "default");
     int sharp_rows = narrow && is(t, choice, ATTN_FACTOR_FILL, "rows");
-    add_veil(veil, &n, sharp && narrow, ALL, BIT(SCALE));
-    add_veil(veil, &n, (sharp || sharp_rows) && (x.queries < 5 || x.queries * x.keys < 1000), ALL,
-             0);
+    add_hider(hider, &n, sharp && narrow, ALL, BIT(SCALE));
+    add_hider(hider, &n, (sharp || sharp_rows) && (x.queries < 5 || x.queries * x.keys < 1000), ALL,
+              0);
     /* few keys, some of them hidden: each dK is a sum over many queries that 16 bits hide */
-    add_veil(veil, &n, narrow && masked && x.keys < 8, ALL, BIT(MASK) | BIT(KEYS));
+    add_hider(hider, &n, narrow && masked && x.keys < 8, ALL, BIT(MASK) | BIT(KEYS));
     /* data of models: with another scale or one feature one key has all the weight, and so it may
      * be for one query of several kinds */
     int usual =
         is(t, choice, ATTN_FACTOR_FILL, "normal") || is(t, choice, ATTN_FACTOR_FILL, "loud");
-    add_veil(veil, &n, !usual && !is(t, choice, ATTN_FACTOR_SCALE, "default"), ALL,
-             BIT(FILL) | BIT(SCALE));
+    add_hider(hider, &n, !usual && !is(t, choice, ATTN_FACTOR_SCALE, "default"), ALL,
+              BIT(FILL) | BIT(SCALE));
     /* a large sink leaves little weight, and that to one key */
-    add_veil(veil, &n, narrow && !usual && is(t, choice, ATTN_FACTOR_SINK, "large"), ALL,
-             BIT(FILL) | BIT(SINK));
-    add_veil(veil, &n, !usual && d < 8, ALL, BIT(FILL) | BIT(D));
-    add_veil(veil, &n, is(t, choice, ATTN_FACTOR_FILL, "rows") && x.queries < 5, ALL,
-             BIT(FILL) | BIT(QUERIES));
-    add_veil(veil, &n, narrow && is(t, choice, ATTN_FACTOR_FILL, "scales") && x.queries < 5, ALL,
-             BIT(FILL) | BIT(QUERIES));
-    add_veil(veil, &n, one_batch && is(t, choice, ATTN_FACTOR_FILL, "scales"), BIT(FILL), 0);
+    add_hider(hider, &n, narrow && !usual && is(t, choice, ATTN_FACTOR_SINK, "large"), ALL,
+              BIT(FILL) | BIT(SINK));
+    add_hider(hider, &n, !usual && d < 8, ALL, BIT(FILL) | BIT(D));
+    add_hider(hider, &n, is(t, choice, ATTN_FACTOR_FILL, "rows") && x.queries < 5, ALL,
+              BIT(FILL) | BIT(QUERIES));
+    add_hider(hider, &n, narrow && is(t, choice, ATTN_FACTOR_FILL, "scales") && x.queries < 5, ALL,
+              BIT(FILL) | BIT(QUERIES));
+    add_hider(hider, &n, one_batch && is(t, choice, ATTN_FACTOR_FILL, "scales"), BIT(FILL), 0);
     return n;
 }
 
 int attn_choice_shows(const struct attn_factors *t, const struct attn_choice *choice, int factor,
                       int other)
 {
-    struct veil veil[VEILS];
+    struct hider hider[HIDERS];
     const unsigned pair = 1u << factor | 1u << other;
-    for (int n = veils(t, choice, veil) - 1; n >= 0; n--)
-        if (veil[n].scope & pair && (veil[n].by == 0 || (veil[n].by & pair) != veil[n].by))
+    for (int n = hiders(t, choice, hider) - 1; n >= 0; n--)
+        if (hider[n].scope & pair && (hider[n].by == 0 || (hider[n].by & pair) != hider[n].by))
             return 0;
     return 1;
 }

@@ -20,6 +20,24 @@ static int is_given_as_band(const struct attn_claims *claims, const struct attn_
     return is_band;
 }
 
+/* Of K and V in pages there are no gradients, and a causal mask is aligned to the end of each
+ * sequence: keys(20,7)&causal(br) is asked as causal(ends,20,7). */
+static void page(struct attn_case *c)
+{
+    static const char causal[] = ")&causal(br)";
+    size_t n = strlen(c->mask), behind = sizeof causal - 1;
+    if (!attn_case_special_is_backward(c->special)) {
+        c->pass = ATTN_FORWARD;
+        c->d_lse = c->d_bias = 0;
+    }
+    if (n < behind + 6 || strcmp(c->mask + n - behind, causal) != 0 ||
+        strncmp(c->mask, "keys(", 5) != 0 || strspn(c->mask + 5, "0123456789,") != n - behind - 5)
+        return;
+    char list[ATTN_CASE_MASK];
+    snprintf(list, sizeof list, "%.*s", (int)(n - behind - 5), c->mask + 5);
+    snprintf(c->mask, sizeof c->mask, "causal(ends,%s)", list);
+}
+
 void attn_case_narrow(const struct attn_claims *claims, struct attn_case *c)
 {
     int is_free = strcmp(c->mask, "none") == 0 || !(claims->bits & ATTN_CAP_DENSE);
@@ -32,6 +50,8 @@ void attn_case_narrow(const struct attn_claims *claims, struct attn_case *c)
         c->pass = ATTN_FORWARD;
         c->d_lse = c->d_bias = 0;
     }
+    if (claims->layout == ATTN_CLAIMS_PAGED)
+        page(c);
     if (!(claims->bits & ATTN_CAP_SCALE) && c->fill != ATTN_FILL_SELECT)
         c->scale = (double)NAN;
 }

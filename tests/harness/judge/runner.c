@@ -23,23 +23,23 @@ static int64_t bytes_of(const struct attn_account *list, int n, const char *name
 }
 
 /* Compare a price with what a rank used; the difference in one line, or "". */
-static void compare_books(const struct attn_cost *cost, const struct attn_rank_use *books, int rank,
-                          char *text, size_t size)
+static void compare_use(const struct attn_cost *cost, const struct attn_rank_use *used, int rank,
+                        char *text, size_t size)
 {
     text[0] = '\0';
-    if (cost->peak_bytes != books->peak_bytes)
+    if (cost->peak_bytes != used->peak_bytes)
         snprintf(text, size, "rank %d: priced %lld bytes at the peak, ledger has %lld", rank,
-                 (long long)cost->peak_bytes, (long long)books->peak_bytes);
-    else if (cost->bytes_sent != books->bytes_sent || cost->messages != books->messages)
+                 (long long)cost->peak_bytes, (long long)used->peak_bytes);
+    else if (cost->bytes_sent != used->bytes_sent || cost->messages != used->messages)
         snprintf(text, size, "rank %d: priced %lld bytes in %lld messages, sent %lld in %lld", rank,
                  (long long)cost->bytes_sent, (long long)cost->messages,
-                 (long long)books->bytes_sent, (long long)books->messages);
+                 (long long)used->bytes_sent, (long long)used->messages);
     else
-        for (int a = 0; a < cost->n_live + books->n_live; a++) {
+        for (int a = 0; a < cost->n_live + used->n_live; a++) {
             const char *name =
-                a < cost->n_live ? cost->live[a].name : books->live[a - cost->n_live].name;
+                a < cost->n_live ? cost->live[a].name : used->live[a - cost->n_live].name;
             int64_t priced = bytes_of(cost->live, cost->n_live, name);
-            int64_t found = bytes_of(books->live, books->n_live, name);
+            int64_t found = bytes_of(used->live, used->n_live, name);
             if (priced != found)
                 snprintf(text, size, "rank %d: '%s' priced at %lld bytes, ledger has %lld", rank,
                          name, (long long)priced, (long long)found);
@@ -58,7 +58,7 @@ static void check_memory(const struct attn_spec *spec, const struct attn_problem
     for (int rank = 0; rank < ranks && text[0] == '\0'; rank++) {
         struct attn_cost cost;
         struct attn_error err = {0};
-        if (spec->impl->ranks == NULL) { /* the books of the process are those of its one rank */
+        if (spec->impl->ranks == NULL) { /* the ledger of the process is that of its one rank */
             use[rank] =
                 (struct attn_rank_use){.n_live = ledger->n_at_peak, .peak_bytes = ledger->peak};
             memcpy(use[rank].live, ledger->at_peak, sizeof use[rank].live);
@@ -66,7 +66,7 @@ static void check_memory(const struct attn_spec *spec, const struct attn_problem
         if (attn_price(spec->impl, &spec->options, p, pass, rank, &cost, &err) != ATTN_OK)
             snprintf(text, size, "ran, but cannot be priced: %.160s", err.text);
         else
-            compare_books(&cost, &use[rank], rank, text, size);
+            compare_use(&cost, &use[rank], rank, text, size);
         priced += cost.saved_bytes;
     }
     if (text[0] == '\0' && saved != NULL && priced != saved->bytes)
@@ -371,7 +371,7 @@ static void run_on(const struct attn_spec *asked, struct attn_setup *setup,
         r->verdict = ATTN_REFUSED;
         snprintf(r->text, sizeof r->text, "%s", err.text);
     } else if (x.use == NULL) {
-        attn_result_error(r, ATTN_ENOMEM, "no memory for the books of the ranks");
+        attn_result_error(r, ATTN_ENOMEM, "no memory for the ledgers of the ranks");
     } else {
         run_once(&x, NULL, r);
         if (how->calls > 1 && r->verdict != ATTN_ERROR)

@@ -315,7 +315,7 @@ void attn_caller_relation(struct attn_external *x, const struct attn_relation *r
     x->not_reached += answer->not_reached;
     if (answer->not_reached)
         return;
-    if (x->claims.layout == ATTN_CLAIMS_THD) {
+    if (attn_claims_are_packed(&x->claims)) {
         answer->result.verdict = ATTN_REFUSED;
         snprintf(answer->result.text, sizeof answer->result.text,
                  "relations are not asked of packed batches");

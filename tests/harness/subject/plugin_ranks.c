@@ -249,7 +249,7 @@ int attn_plugin_run_ranks(struct attn_plugin_impl *plugin, enum attn_pass pass,
     deal(&team, p);
     enum attn_status status =
         team.use != NULL ? attn_rank_call(&own, p, &home, team.tensor, run_rank, &team)
-                         : attn_fail(&err, ATTN_ENOMEM, "no memory for the books of the ranks");
+                         : attn_fail(&err, ATTN_ENOMEM, "no memory for the ledgers of the ranks");
     for (int r = 0; r < ranks && status == ATTN_OK; r++) {
         const struct attn_rank_use *use = &team.use[r];
         if (use->bytes_sent >= notes->sent[pass]) {

@@ -62,7 +62,7 @@ static enum attn_status put_piece(const struct attn_rank_steps *x,
             attn_tensor_set(t, at[0], at[1], at[2], at[3], value);
         }
         snprintf(s->name[s->n], sizeof s->name[0], "%s%s", prefix, t->name);
-        status = attn_vector_files_gather(s->claims, t, slot, &s->tensor[s->n++], err);
+        status = attn_vector_files_gather(s->claims, NULL, t, slot, &s->tensor[s->n++], err);
     }
     attn_rank_piece_close(&piece);
     return status;

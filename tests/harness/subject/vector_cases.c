@@ -16,7 +16,7 @@
 #include "tests/harness/base/layout.h"
 #include "tests/harness/subject/rank_steps.h"
 
-enum { FORMAT = 1, MAX_TENSORS = 11, MAX_PAIRS = 40, MAX_MANIFEST = 64 << 20, MAX_CASES = 100000 };
+enum { FORMAT = 1, MAX_TENSORS = 13, MAX_PAIRS = 40, MAX_MANIFEST = 64 << 20, MAX_CASES = 100000 };
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
@@ -44,7 +44,7 @@ static json_t *describe_mask(const struct attn_claims *claims, const struct attn
     return json_pack("{s:s, s:s?, s:o, s:o, s:o, s:o}", "mask", word[how], "mask_text",
                      p->mask != NULL ? attn_mask_text(p->mask) : NULL, "causal",
                      integer_or_null(is_band, band.right == self), "offset",
-                     integer_or_null(is_band, band.offset), "window_left",
+                     integer_or_null(is_band && !given.is_ends, band.offset), "window_left",
                      integer_or_null(is_band, band.left), "window_right",
                      integer_or_null(is_band, band.right));
 }

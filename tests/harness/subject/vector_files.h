@@ -103,16 +103,48 @@ void attn_vector_files_judge(const struct attn_claims *claims, const struct attn
 
 /* ---- for both halves ------------------------------------------------------------------------- */
 
+/* Where tokens of a case lie in its files, if strides do not say it: with padding between them, or
+ * in pages.  And the tensors that say so to the program. */
+struct attn_vector_rows {
+    int64_t
+        *at[2]; /* of queries, of keys: the place of token b L + i, -1 for none; NULL: as strides
+                          have it */
+    int64_t tokens[2]; /* how many places there are */
+    int64_t page;      /* places of a page, an axis of K and V; 0: there are none */
+    struct attn_file_tensor given[4];
+    int n_given;
+};
+enum attn_status attn_vector_rows_open(const struct attn_claims *claims,
+                                       const struct attn_setup *setup,
+                                       struct attn_vector_rows *rows, struct attn_error *err);
+void attn_vector_rows_close(struct attn_vector_rows *rows);
+
 /* How the tensor of a slot lies in files.  Axes that a bias broadcasts are there once. */
 struct attn_vector_place {
     struct attn_file_tensor shape; /* without name and data */
     int64_t n[4], stride[4];
+    const int64_t *rows; /* of struct attn_vector_rows; borrowed, or NULL */
 };
 struct attn_vector_place attn_vector_files_place(const struct attn_claims *claims,
+                                                 const struct attn_vector_rows *rows,
                                                  const struct attn_tensor *t, int slot);
+
+/* Where element at[] of the case is: at[] itself, or its token's place; 0: it is in no file. */
+static inline int attn_vector_at(const struct attn_vector_place *x, const int64_t at[4],
+                                 int64_t to[4])
+{
+    for (int a = 0; a < 4; a++)
+        to[a] = at[a];
+    if (x->rows == NULL)
+        return 1;
+    to[0] = 0;
+    to[2] = x->rows[at[0] * x->n[2] + at[2]];
+    return to[2] >= 0;
+}
 
 /* A contiguous copy for a file, whose data is to be freed. */
 enum attn_status attn_vector_files_gather(const struct attn_claims *claims,
+                                          const struct attn_vector_rows *rows,
                                           const struct attn_tensor *t, int slot,
                                           struct attn_file_tensor *to, struct attn_error *err);
 

@@ -144,10 +144,12 @@ static void fill_output(const struct attn_claims *claims, const struct attn_prob
                         struct attn_tensor *t, int slot, const struct attn_vector_place *x,
                         const struct attn_file_tensor *got)
 {
+    int64_t w[4];
     struct attn_cview view = {.data = got->data, .dtype = t->stored};
     memcpy(view.stride, x->stride, sizeof view.stride);
     for (int64_t at[4] = ATTN_START; attn_each(at, x->n);) {
-        double value = attn_cview_get(&view, at[0], at[1], at[2], at[3]);
+        attn_vector_at(x, at, w); /* no result is of a token without a place */
+        double value = attn_cview_get(&view, w[0], w[1], w[2], w[3]);
         attn_tensor_set(t, at[0], at[1], at[2], at[3],
                         slot == ATTN_T_LSE ? attn_claims_lse_in(claims, p, at, value) : value);
     }
@@ -156,7 +158,8 @@ static void fill_output(const struct attn_claims *claims, const struct attn_prob
 /* One tensor from the file that has it: result.safetensors or .npz, else NAME.npy. */
 static enum attn_status read_output(const char *folder, const char *in, struct attn_file *all,
                                     int slot, const struct attn_claims *claims,
-                                    struct attn_setup *s, struct attn_error *err)
+                                    const struct attn_vector_rows *rows, struct attn_setup *s,
+                                    struct attn_error *err)
 {
     char path[4096], file_name[40];
     struct attn_tensor *t = &s->tensor[slot];
@@ -165,7 +168,7 @@ static enum attn_status read_output(const char *folder, const char *in, struct a
     struct attn_file *file = all;
     struct attn_file_tensor *got;
     enum attn_dtype stored = ATTN_F64;
-    const struct attn_vector_place x = attn_vector_files_place(claims, t, slot);
+    const struct attn_vector_place x = attn_vector_files_place(claims, rows, t, slot);
     int as_is = slot != ATTN_T_LSE || claims->lse != ATTN_PLUGIN_LSE_2;
     enum attn_status status = ATTN_OK;
     const char *hint = slot == ATTN_T_LSE ? "; declare \"lse\": \"absent\"?" : "";
@@ -247,7 +250,8 @@ enum attn_status attn_vector_files_take(const char *folder, const char *name,
 {
     char path[4096];
     struct attn_file all = {0};
-    enum attn_status status = ATTN_OK;
+    struct attn_vector_rows rows;
+    enum attn_status status = attn_vector_rows_open(claims, s, &rows, err);
     for (int n = 0; n < 2 && status == ATTN_OK && all.path == NULL; n++)
         if (is_there(folder, name, whole[n]))
             status = attn_file_open(result_path(folder, name, whole[n], path), &all, err);
@@ -255,7 +259,8 @@ enum attn_status attn_vector_files_take(const char *folder, const char *name,
         status = check_unread(folder, name, &all, slots, s, err);
     for (int slot = 0; slot < ATTN_SLOTS && status == ATTN_OK; slot++)
         if (slots >> slot & 1u)
-            status = read_output(folder, name, &all, slot, claims, s, err);
+            status = read_output(folder, name, &all, slot, claims, &rows, s, err);
+    attn_vector_rows_close(&rows);
     attn_file_close(&all);
     if (status != ATTN_OK)
         leave_out(result_path(folder, name, "", path), err);

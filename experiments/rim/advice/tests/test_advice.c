@@ -28,7 +28,7 @@ static const struct situation {
      * of both sides among ranks, Ulysses only heads; another mask alone helps little */
     {"dense:mask=int32",
      "--length 196608 --batch 5 --heads 16 --dim 72 --mask 'causal(tl)'",
-     {0, ATTN_SAVE_ROWS, 0},
+     {0, ATTN_SAVE_ROWS, 0, 0},
      {.batch = 5,
       .heads = 16,
       .kv_heads = 16,
@@ -45,7 +45,7 @@ static const struct situation {
     /* 28 layers of tiles: what is kept between the passes is the peak */
     {"tiled@portable",
      "--length 16Ki --heads 16 --dim 72 --pass both --layers 28",
-     {28, ATTN_SAVE_ROWS, 0},
+     {28, ATTN_SAVE_ROWS, 0, 0},
      {.batch = 1,
       .heads = 16,
       .kv_heads = 16,
@@ -61,7 +61,7 @@ static const struct situation {
     /* one pair in ten as CSR: an index that tiles do not have */
     {"csr@portable",
      "--length 4096 --heads 8 --mask 'random(0.1,1)'",
-     {0, ATTN_SAVE_ROWS, 0},
+     {0, ATTN_SAVE_ROWS, 0, 0},
      {.batch = 1,
       .heads = 8,
       .kv_heads = 8,

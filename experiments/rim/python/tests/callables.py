@@ -271,6 +271,52 @@ def test_shared():
         judge(of_torch, device="cpu", **how).require()
 
 
+def padded(q, k, v, *, scale, cu_seqlens_q, cu_seqlens_k, cu_seqlens_q_padded, cu_seqlens_k_padded):
+    """Documents with padding between them, each by itself."""
+    o = np.zeros(q.shape[:2] + v.shape[2:], q.dtype)
+    for t in range(len(cu_seqlens_q) - 1):
+        i, j = cu_seqlens_q_padded[t], cu_seqlens_k_padded[t]
+        rows, keys = slice(i, i + np.diff(cu_seqlens_q)[t]), slice(j, j + np.diff(cu_seqlens_k)[t])
+        x, y, z = (x.swapaxes(0, 1) for x in (q[rows], k[keys], v[keys]))
+        o[rows] = attention(x, y, z, scale=scale).swapaxes(0, 1)
+    return o
+
+
+def test_pages():
+    """The example, the same with mistakes of servers, and documents with padding between them."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../../docs/examples/numpy_paged.py")
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+
+    def pages(*edits):
+        space, edited = {"__name__": "example"}, text
+        for old, new in edits:
+            assert old in edited, old
+            edited = edited.replace(old, new)
+        exec(edited, space)
+        return space["attention"]
+    how = {"claims": "f32 gqa cross dv scale causal", "layout": "paged", "causal": "br", "cases": [
+        "b3h4g2q4k300d16v8:causal(ends,300,40,17):f32:normal:s3", "b2h2q3k40d8:keys(40,21):f32:normal:s1",
+        "b2h2q3k100d8:causal(ends,100,70):f32:normal:s1:layout=broadcast", "b2q1k33d8:keys(33,1):f32:normal:s2"]}
+    judge(pages(), **how).require()
+    assert [x["verdict"] for x in judge(pages(), **{**how, "relation": "R16", "cases": ()}).checks] == ["PASS"]
+    past = (("[:n].repeat", ".repeat"), (", :n]", ", :k.shape[0]]"))
+    for edits, words in ((past, "keys past the length read"),
+                         ((("page_table[b]]", "page_table[0]]"),), "batch 0 in place of every batch in K and V"),
+                         ((("i + n - q", "i + int(max(lengths)) - q"),), "see keys that the mask hides"),
+                         ((("enumerate(lengths)", "enumerate(lengths - 1)"),), "1 keys too far to the left")):
+        result = judge(pages(*edits), **how)
+        assert any(words in x.cause for x in result.failures), (words, result)
+    result = judge(pages(("(x[page_table[b]])", "(x.reshape(-1, 16, *x.shape[2:])[page_table[b]])")), **how)
+    assert 0 < len(result.failures) < 4, result  # pages are not of 16
+    judge(pages(("(x[page_table[b]])", "(x.reshape(-1, 16, *x.shape[2:])[page_table[b]])")), **how, page=16).require()
+    how = {"claims": "f32 cross dv scale", "layout": "thd-padded", "cases": [
+        "b3q9k14d8v4:none:f32:normal:s3", "h2q20d8:documents(3,0,9,8):f32:normal:s4"]}
+    judge(padded, **how).require()
+    unpadded = judge(lambda q, k, v, **x: padded(q, k, v, **{**x, "cu_seqlens_k_padded": x["cu_seqlens_k"]}), **how)
+    assert len(unpadded.failures) == 2 and "padding read" in unpadded.failures[0].cause, unpadded
+
+
 def test_values():
     assert attnlab.price("dense", length=4096, heads=8).peak == 1 << 30
     assert "tile" in attnlab.explain("tiled-textbook:br=2,bc=2")
