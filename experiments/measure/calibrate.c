@@ -65,8 +65,8 @@ static int cannot(const char *why, struct attn_error *err)
     return -1;
 }
 
-/* `attnlab point` in a fresh process; -1 when it does not end well.  A refusal that it meets would meet
- * the points too. */
+/* `attnlab point` in a fresh process; -1 when it does not end well.  The points would
+ * meet its refusals too. */
 static int ask(const char *line, struct attn_process *child, struct attn_error *err)
 {
     const char *const args[] = {"point", line, NULL};

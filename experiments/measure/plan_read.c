@@ -187,8 +187,8 @@ static const struct look_kind {
     enum { NO_SUBJECT, A_FIGURE, A_FIGURE_OR_ALL, A_CURVE } subject;
     const char *(*wrong)(const char *value);
 } look_kinds[] = {{"figure", NO_SUBJECT, wrong_figure},   {"title", NO_SUBJECT, wrong_text},
-                  {"y-range", A_FIGURE, wrong_range}, {"x-range", A_FIGURE_OR_ALL, wrong_range},
-                  {"label", A_CURVE, wrong_text},     {"colour", A_CURVE, wrong_colour},
+                  {"y-range", A_FIGURE, wrong_range},     {"x-range", A_FIGURE_OR_ALL, wrong_range},
+                  {"label", A_CURVE, wrong_text},         {"colour", A_CURVE, wrong_colour},
                   {"curves", NO_SUBJECT, wrong_text},     {"panels", A_FIGURE_OR_ALL, wrong_panels},
                   {"formats", NO_SUBJECT, wrong_formats}, {"preset", NO_SUBJECT, wrong_preset}};
 enum { LOOKS = sizeof look_kinds / sizeof *look_kinds };

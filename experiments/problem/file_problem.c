@@ -256,6 +256,7 @@ static enum attn_status check_only(struct attn_files *files, struct attn_error *
 /* With its bias and sink, whose data are not there yet. */
 static enum attn_status check_problem(struct attn_files *files, struct attn_error *err)
 {
+    files->problem.bias.tensor = attn_files_input(files, ATTN_IN_BIAS);
     files->problem.sink.given = files->input[ATTN_IN_SINK] != NULL;
     files->problem.sink.tensor.dtype = attn_files_input(files, ATTN_IN_SINK).dtype;
     return attn_problem_check(&files->problem, err);

@@ -320,8 +320,7 @@ enum attn_status attn_files_bias(struct attn_files *files, struct attn_error *er
     if (status == ATTN_OK)
         status = check_bias(files, align != NULL, err);
     if (files->input[ATTN_IN_BIAS] != NULL) {
-        bias->kind = ATTN_BIAS_TENSOR; /* its data are not there yet: attn_files_run */
-        bias->tensor = attn_files_input(files, ATTN_IN_BIAS);
+        bias->kind = ATTN_BIAS_TENSOR; /* its data are not there yet: attn_files_load */
     } else if (files->alibi != NULL && status == ATTN_OK) {
         status = read_slopes(files, err);
         if (status == ATTN_OK && !by_words)

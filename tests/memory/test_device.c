@@ -94,7 +94,8 @@ TEST(dense_is_known)
 /* 28 layers with their inputs alone hold three tensors each, and nothing fits into a byte. */
 TEST(layers_and_nothing)
 {
-    const struct attn_stack inputs = {28, ATTN_SAVE_INPUTS, 0, 0}, rows = {28, ATTN_SAVE_ROWS, 0, 0};
+    const struct attn_stack inputs = {28, ATTN_SAVE_INPUTS, 0, 0},
+                            rows = {28, ATTN_SAVE_ROWS, 0, 0};
     struct attn_case c = sixteen_heads;
     const int64_t memory = 80LL << 30, tensor = 16 * 72 * 2;
     c.dtype = ATTN_BF16;

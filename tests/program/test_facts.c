@@ -173,7 +173,7 @@ TEST(a_unit_of_split_gather)
     ck_assert_double_eq_tol(eight, 8 * bytes, 0.01 * 8 * bytes);
 }
 
-/* A checkpoint around a layer keeps its input and not the five tensors of the study: at L = 4,096. */
+/* A checkpoint around a layer keeps its input and not the five tensors of the study: L = 4,096. */
 TEST(a_layer_keeps_its_input)
 {
     double whole = saved("flash,bf16,none,0") / 16, input = saved("flash,bf16,none,1") / 16;

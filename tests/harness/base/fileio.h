@@ -30,8 +30,8 @@ void attn_append(char *text, size_t size, const char *format, ...)
  * EINVAL when it is the fault of the path. */
 enum attn_status attn_read_errno(int error);
 
-/* The owner of a file.  A file of another program may be a symbolic link to anywhere, so no link of it is
- * followed. */
+/* The owner of a file.  A file of another program may be a symbolic link to anywhere, so no link of
+ * it is followed. */
 enum attn_read_whose { ATTN_READ_GIVEN, ATTN_READ_THEIRS };
 
 /* Every reader opens its file by one of these: regular files only, and none is waited for, so that

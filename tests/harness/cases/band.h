@@ -9,8 +9,8 @@ struct attn_band {
     int64_t offset, left, right;
 };
 
-/* Bands under one alignment, at most one documents(...), packed one behind the other, and lengths of
- * keys, joined by &.  1 when a mask is such a chain. */
+/* Bands under one alignment, at most one documents(...), packed one behind the other, and lengths
+ * of keys, joined by &.  1 when a mask is such a chain. */
 struct attn_chain {
     int n_bands;
     struct attn_band band; /* all of them together */

@@ -135,11 +135,6 @@ static unsigned claim_of(const struct attn_problem *p, const struct attn_band *b
     return band->left < 0 && band->right == 0 && usual ? ATTN_CAP_CAUSAL : ATTN_CAP_BAND;
 }
 
-int attn_claims_are_packed(const struct attn_claims *claims)
-{
-    return claims->layout == ATTN_CLAIMS_THD || claims->layout == ATTN_CLAIMS_THD_PADDED;
-}
-
 enum attn_claims_mask attn_claims_mask(const struct attn_claims *claims,
                                        const struct attn_problem *p, struct attn_given_mask *given)
 {

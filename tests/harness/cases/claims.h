@@ -40,7 +40,10 @@ extern const struct attn_claims_number attn_claims_number[ATTN_CLAIMS_NUMBERS];
 /* The last layouts, of files alone (vector_files.h): packed batches, the same with padding between
  * documents, and K and V in pages. */
 enum { ATTN_CLAIMS_THD = ATTN_PLUGIN_SBHD + 1, ATTN_CLAIMS_THD_PADDED, ATTN_CLAIMS_PAGED };
-int attn_claims_are_packed(const struct attn_claims *claims);
+static inline int attn_claims_are_packed(const struct attn_claims *claims)
+{
+    return claims->layout == ATTN_CLAIMS_THD || claims->layout == ATTN_CLAIMS_THD_PADDED;
+}
 
 enum {
     ATTN_DECLINES = 8,

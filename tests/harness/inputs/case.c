@@ -389,10 +389,9 @@ static enum attn_status check_shared(const struct attn_case *c, struct attn_erro
                              "kv=shared with fill %s, which makes V by itself: normal would work",
                              attn_fill_name(c->fill));
     if (strcmp(only, "v") == 0 || strcmp(only, "dv") == 0 || c->layout == ATTN_LAYOUT_PACKED)
-        return attn_fail(
-            err, ATTN_EINVAL,
-            "kv=shared: v and dv have the layout of k and dk, and are not packed with "
-            "them; any other layout, or only=k, would work");
+        return attn_fail(err, ATTN_EINVAL,
+                         "kv=shared: v and dv have the layout of k and dk, and are not packed with "
+                         "them; any other layout, or only=k, would work");
     return ATTN_OK;
 }
 
