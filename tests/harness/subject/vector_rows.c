@@ -100,7 +100,7 @@ static enum attn_status pack(const struct attn_claims *claims, const struct attn
  *
  * Key j of sequence b is slot j % page of page page_table[b][j / page], where j < lengths[b].
  * Pages come in random order; those behind the length are one page of NaN, as all unused slots
- * are.  Where batches share K and V (layout=broadcast), pages that are full in both are the same. */
+ * are.  Where batches share K and V (layout=broadcast), pages that are full in both are one. */
 
 enum { SPARE = 2 }; /* pages that hold no key: the first of them fills up the table */
 
