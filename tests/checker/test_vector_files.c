@@ -23,6 +23,7 @@ static const char *const declarations[] = {
     "{\"claims\": [\"bf16\"], \"arithmetic\": \"fa4\", \"u_dp\": 0.004, \"hidden\": 32768, "
     "\"splits\": 4, "
     "\"empty_lse\": \"0\", \"declines\": [\"unmasked\", \"causal-backward\", \"few-shapes\"]}",
+    "{\"claims\": [\"f32\", \"cross\"], \"layout\": \"paged\", \"page\": 16}",
 };
 
 TEST_EACH(declaration_is_read, COUNT(declarations))
@@ -35,6 +36,23 @@ TEST_EACH(declaration_is_read, COUNT(declarations))
     ck_assert_msg(attn_claims_parse("printed", printed, &same, &err) == ATTN_OK, "%s", err.text);
     ck_assert_mem_eq(&claims, &same, sizeof claims);
     free(printed);
+}
+
+static const char *const refused_pages[][2] = {
+    {"\"page\": 16", "\"page\" belongs to layout \"paged\""},
+    {"\"layout\": \"paged\", \"page\": 5000", "\"page\" is 5000: up to 4096"},
+    {"\"layout\": \"paged\"", "layout \"paged\" has no gradients: do not claim backward"}};
+
+TEST_EACH(pages_that_make_no_sense, COUNT(refused_pages))
+{
+    struct attn_claims claims;
+    struct attn_error err = {0};
+    char text[200];
+    int n = snprintf(text, sizeof text, "{\"claims\": [\"f32\"%s], %s}",
+                     _i == 2 ? ", \"backward\"" : "", refused_pages[_i][0]);
+    const char *path = scratch_put("claims.json", text, (size_t)n);
+    ck_assert(attn_claims_read(path, &claims, &err) == ATTN_EINVAL);
+    ck_assert_msg(strstr(err.text, refused_pages[_i][1]) != NULL, "%s", err.text);
 }
 
 /* ---- commands and folders -------------------------------------------------------------------- */

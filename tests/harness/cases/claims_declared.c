@@ -361,6 +361,8 @@ enum attn_status attn_claims_parse(const char *path, const char *text, struct at
     if (status == ATTN_OK && claims->page > MAX_PAGE)
         status = attn_fault(err, ATTN_EINVAL, path, "\"page\" is %lld: up to %d",
                             (long long)claims->page, MAX_PAGE);
+    if (status == ATTN_OK && claims->page > 0 && claims->layout != ATTN_CLAIMS_PAGED)
+        status = attn_fault(err, ATTN_EINVAL, path, "\"page\" belongs to layout \"paged\"");
     struct attn_error clash = {0};
     if (status == ATTN_OK && check_shapes(claims, &clash) != ATTN_OK)
         status = attn_fault(err, ATTN_EINVAL, path, "%.300s", clash.text);
