@@ -7,7 +7,7 @@
 #include "tests/harness/subject/isolated.h"
 #include "tests/suites.h"
 
-SUITE(isolated, .seconds = 30);
+SUITE(isolated);
 
 /* Results come back whole.  One that dies, hangs or leaves is named, and costs no other: another
  * child goes on. */

@@ -9,7 +9,7 @@
 #include "tests/harness/cases/claims.h"
 #include "tests/suites.h"
 
-SUITE(vector_files, .seconds = 1200, .open = scratch_open, .close = scratch_close);
+SUITE(vector_files, .open = scratch_open, .close = scratch_close);
 
 /* ---- claims in a file ------------------------------------------------------------------------ */
 

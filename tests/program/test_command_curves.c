@@ -10,7 +10,7 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
-SUITE(command_curves, .seconds = 240, .open = scratch_open, .close = scratch_close);
+SUITE(command_curves, .open = scratch_open, .close = scratch_close);
 
 /* ---- commands -------------------------------------------------------------------------------- */
 

@@ -29,7 +29,7 @@ static void prepare(void)
     setenv("BAD_DAEMON", scratch_path("pid"), 1);
 }
 
-SUITE(endings, .seconds = 60, .open = prepare, .close = scratch_close);
+SUITE(endings, .open = prepare, .close = scratch_close);
 
 /* Until there is something in it; the program has not ended before. */
 static void await(const char *name, pid_t pid)

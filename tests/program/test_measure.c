@@ -11,7 +11,7 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
-SUITE(measure, .seconds = 120, .open = scratch_open, .close = scratch_close);
+SUITE(measure, .open = scratch_open, .close = scratch_close);
 
 /* Exit status of `attnlab measure ARGS --out r.jsonl`, without its words. */
 static int measure(const char *before, const char *args)

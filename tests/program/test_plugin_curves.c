@@ -10,7 +10,7 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
-SUITE(plugin_curves, .seconds = 240, .open = scratch_open, .close = scratch_close);
+SUITE(plugin_curves, .open = scratch_open, .close = scratch_close);
 
 /* ---- plug-ins -------------------------------------------------------------------------------- */
 

@@ -10,7 +10,7 @@
 #include "tests/fixtures/small_input.h"
 #include "tests/suites.h"
 
-SUITE(refusals, .seconds = 600, .open = scratch_open, .close = scratch_close);
+SUITE(refusals, .open = scratch_open, .close = scratch_close);
 
 static const struct scratch_row usage[] = {
     {"report --from x --out ''", 2, "--out '' names no folder"},
