@@ -547,8 +547,8 @@ def batch(cases, out, attention, *, backward=None, device=None, plain=False):
 # ---- the judge ---------------------------------------------------------------------------------------
 
 Failure = collections.namedtuple("Failure", "case name verdict message cause again")
-Failure.__doc__ = """A check that failed: its case string ("" of a relation), its name, the verdict as FAIL(bound), what is
-wrong, the likely cause (or ""), and the line that asks it again.  attnlab.case(failure.case) has its tensors."""
+Failure.__doc__ = """A check that failed: its case string ("" of a relation), its name, the verdict as FAIL(bound), what
+is wrong, the likely cause (or ""), and the line that asks it again.  attnlab.case(failure.case) has its tensors."""
 
 
 class Result:
