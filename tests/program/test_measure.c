@@ -80,9 +80,9 @@ TEST(killed_and_gone_on)
 {
     static const char *const after_s[] = {"0.05", "0.15", "0.25", "0.35", "0.5"};
     static const char plan[] = "rounds = 2\nrepeat = 2\n"
-                               "group a\nspec = dense ring:ranks=2\nlength = 32\n"
-                               "group b\nspec = tiled\nlength = 32\nlayers = 2 3\n"
-                               "group c\nspec = tiled\nlength = 32\nlayers = 2\nhidden = 16\n"
+                               "group table-a\nspec = dense ring:ranks=2\nlength = 32\n"
+                               "group table-b\nspec = tiled\nlength = 32\nlayers = 2 3\n"
+                               "group table-c\nspec = tiled\nlength = 32\nlayers = 2\nhidden = 16\n"
                                "save = rows inputs\n";
     char before[64], args[512];
     int status = -1, layers[4] = {0}, hidden = 0, inputs = 0;
@@ -233,8 +233,8 @@ TEST_EACH(no_result, COUNT(endings))
     ck_assert_int_eq(last->resident_bytes, -1);
 }
 
-/* The end of the budget stops rounds; the first one of every point comes before all others.  Then
- * the same command adds what lacks. */
+/* The end of the budget stops rounds; the first one of every point comes before all others, and is
+ * dropped on a machine so busy that the budget ends first.  Then the same command adds what lacks. */
 TEST(budget_ends_rounds)
 {
     static const char args[] = "dense tiled --length 32,64 --rounds 400 --repeat 0";
@@ -245,7 +245,8 @@ TEST(budget_ends_rounds)
     int64_t n = fixture_curve_n;
     ck_assert(n >= 4 && n < 1600);
     for (int64_t i = 0; i < n; i++) {
-        ck_assert_int_eq(fixture_curve[i].status, ATTN_POINT_OK);
+        enum attn_point_status status = fixture_curve[i].status;
+        ck_assert(status == ATTN_POINT_OK || (status == ATTN_POINT_DROPPED && i < 4));
         ck_assert_int_eq(fixture_curve[i].round == 0, i < 4);
     }
     ck_assert_int_eq(measure("", with), 0);
@@ -260,7 +261,7 @@ TEST(many_points)
     char args[600];
     FILE *file = fopen(scratch_path("many.plan"), "w");
     ck_assert_ptr_nonnull(file);
-    fputs("rounds = 3\nbudget = 0.01\ngroup a\npass = fwd bwd\n"
+    fputs("rounds = 3\nbudget = 0.01\ngroup table-a\npass = fwd bwd\n"
           "spec = dense tiled-textbook csr-textbook dense:mask=bool2d dense:mask=float4d\n"
           "length =",
           file);
