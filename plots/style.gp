@@ -494,12 +494,15 @@ meets(x0, x1, u, v) = x0 <= x1 && larger(u, v) > box_low && smaller(u, v) < box_
 passes(i, is_first) = meets(larger(box_left, across_px(path_x[i])), smaller(box_right, across_px(path_x[i])), up_px(path_y[i]), up_px(path_y[i])) || \
     (!is_first && path_x[i - 1] < path_x[i] && passes_to(i, larger(box_left, across_px(path_x[i - 1])), smaller(box_right, across_px(path_x[i]))))
 passes_to(i, x0, x1) = x0 <= x1 && meets(x0, x1, up_at(i, x0), up_at(i, x1))
-others(c, k)  = sum [d = 1:curves] (d == c ? 0 : met_by(end_of(d, k)))
-own(c, p, side) = (box_low = box_low + (side > 0 ? 0.5 * em : 0), box_high = box_high - (side < 0 ? 0.5 * em : 0), met_by(end_of(c, p)))
+# A thin curve, and its own, may come as near as its end.
+is_close(c, d) = c == d || width(d) <= 1
+met(c, p, close) = sum [d = 1:curves] (is_close(c, d) == close ? met_by(end_of(d, p)) : 0)
+nearer(side)  = (box_low = box_low + (side > 0 ? 0.5 * em : 0), box_high = box_high - (side < 0 ? 0.5 * em : 0), 1)
 met_by(k)     = sum [i = path_from[k]:path_from[k + 1] - 1] passes(i, i == path_from[k])
 is_free(c, p, side) = (box_right = across_px(end_x[end_of(c, p)]) + 0.3 * em, box_left = box_right - wide(field(c, 2)) * em - 0.6 * em, \
     box_low = up_px(end_y[end_of(c, p)]) + (side > 0 ? -0.3 : -1.4) * em, box_high = box_low + 1.7 * em, \
-    box_left > 0 && box_low > 0.3 * em && box_high < plot_y && others(c, p) == 0 && (sum [i = 1:n_placed] meets_box(i)) == 0 && own(c, p, side) == 0)
+    box_left > 0 && box_low > 0.3 * em && box_high < plot_y && met(c, p, 0) == 0 && (sum [i = 1:n_placed] meets_box(i)) == 0 && \
+    nearer(side) && met(c, p, 1) == 0)
 meets_box(i) = meets(larger(box_left, placed_left[i]), smaller(box_right, placed_right[i]), placed_low[i], placed_high[i])
 array placed_left[curves + 1]
 array placed_right[curves + 1]
