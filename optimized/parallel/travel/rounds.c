@@ -94,7 +94,7 @@ int attn_work_round(const struct attn_work *w, int n)
     return count_alike(w, key, (int)less(below + 1, inner - n % inner));
 }
 
-/* ---- stops that differ in pairs only ---------------------------------------------------------- */
+/* ---- stops that differ in pairs only --------------------------------------------------------- */
 
 /* Which products a stop has: a bit each. */
 static unsigned products_of(const struct attn_work *at, int n)
