@@ -449,13 +449,13 @@ mpi: $(B)/attnlab-mpi ## attnlab-mpi: ranks that are processes (Open MPI is inst
 # Freed memory that is kept to catch its use looks lost to who counts resident bytes: not much of it.
 # A mutant is a unit beside the library that has it too: no complaint about names that are there twice.
 asan: ## the tests under the address and undefined-behaviour sanitizers *
-	@CK_TIMEOUT_MULTIPLIER=5 ASAN_OPTIONS=quarantine_size_mb=4:detect_odr_violation=0:$$ASAN_OPTIONS \
+	@ASAN_OPTIONS=quarantine_size_mb=4:detect_odr_violation=0:$$ASAN_OPTIONS \
 	    $(MAKE) --no-print-directory CONFIG=asan test
 
 tsan: ## the tests of simulated ranks under the thread sanitizer *
 	@$(MAKE) --no-print-directory CONFIG=tsan all build/tsan/attn-tests
 	@for suite in transport messages parallel; do \
-	    CK_RUN_SUITE=$$suite ATTN_BUILD=build/tsan CK_TIMEOUT_MULTIPLIER=20 TSAN_OPTIONS=exitcode=66 build/tsan/attn-tests || exit 1; \
+	    CK_RUN_SUITE=$$suite ATTN_BUILD=build/tsan TSAN_OPTIONS=exitcode=66 build/tsan/attn-tests || exit 1; \
 	done
 
 KERNELS := tiled tiled@avx2 csr csr@avx2 csr:passes=3 gemm gemm:save=probs chunked ring

@@ -1,15 +1,17 @@
 /* The test program: every suite (suites.h), as many at a time as there are processors, those
  * that take longest first: else a long one that begins last has the machine to itself.
  *
- * A suite is a process of its own, whose output is shown when it ends.  ATTN_JOBS=1 runs one after
- * the other; CK_RUN_SUITE=mask runs one suite, CK_VERBOSITY=verbose names each test, CK_FORK=no
- * keeps it in one process for a debugger.  Nothing here may start an OpenMP region: Check forks
- * each test, and libgomp does not survive a fork (its threads stay behind). */
+ * A suite is a process of its own, whose output is shown when it ends, or last of all when it
+ * failed.  ATTN_JOBS=1 runs one after the other; CK_RUN_SUITE=mask runs one suite,
+ * CK_VERBOSITY=verbose names each test, CK_FORK=no keeps it in one process for a debugger.  Nothing
+ * here may start an OpenMP region: Check forks each test, and libgomp does not survive a fork (its
+ * threads stay behind). */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -50,9 +52,13 @@ static const char *const longest[] = {
     "subsets",  "half",    "command_curves", "plugin_curves"};
 enum { LONGEST = sizeof longest / sizeof *longest };
 
+/* Only a test that hangs takes so long: no timing decides a test. */
+enum { HANGS_S = 3600 };
+
 /* Of one suite; in memory that its process shares with this one. */
 struct outcome {
     int run, failed, ended;
+    FILE *said; /* of one that is not well: shown at the end, where all of a log is cut last */
 };
 
 struct job {
@@ -86,7 +92,7 @@ static Suite *make_suite(const char *name)
         TCase *cases = tcase_create(name);
         if (group->prepare != NULL)
             tcase_add_unchecked_fixture(cases, group->prepare, NULL);
-        tcase_set_timeout(cases, group->seconds);
+        tcase_set_timeout(cases, HANGS_S);
         if (group->open != NULL)
             tcase_add_checked_fixture(cases, group->open, group->close);
         for (struct test *test = group->first; test != NULL; test = test->next)
@@ -123,16 +129,36 @@ static int start(struct job *job, int suite, struct outcome *outcome)
     return job->process > 0;
 }
 
-static void show(struct job *job, const struct outcome *outcome)
+static int is_well(const struct outcome *outcome)
+{
+    return outcome->failed == 0 && outcome->ended;
+}
+
+static void copy_out(FILE *said)
 {
     char text[4096];
     size_t n;
-    rewind(job->said);
-    while ((n = fread(text, 1, sizeof text, job->said)) > 0)
+    rewind(said);
+    while ((n = fread(text, 1, sizeof text, said)) > 0)
         fwrite(text, 1, n, stdout);
-    fclose(job->said);
-    printf("%-15s %4d checks, %d failures, %.1f s%s\n", suites[job->suite], outcome->run,
-           outcome->failed, attn_seconds(CLOCK_MONOTONIC) - job->start,
+    fclose(said);
+}
+
+static double seconds_of(struct timeval t)
+{
+    return (double)t.tv_sec + 1e-6 * (double)t.tv_usec;
+}
+
+/* Seconds of processors are those of all that the suite started and waited for. */
+static void show(const struct job *job, struct outcome *outcome, const struct rusage *used)
+{
+    if (is_well(outcome))
+        copy_out(job->said);
+    else
+        outcome->said = job->said;
+    printf("%-15s %4d checks, %d failures, %.1f s: user %.1f, system %.1f%s\n", suites[job->suite],
+           outcome->run, outcome->failed, attn_seconds(CLOCK_MONOTONIC) - job->start,
+           seconds_of(used->ru_utime), seconds_of(used->ru_stime),
            outcome->ended ? "" : ": ended before its end");
     fflush(stdout);
 }
@@ -166,6 +192,7 @@ static int run_all(struct outcome *outcome)
     int next = 0, lost = 0;
     put_in_order(order);
     while (next < n_suites || running > 0) {
+        struct rusage used;
         int status;
         if (next < n_suites && running < most) {
             if (start(&job[running], order[next], &outcome[order[next]]))
@@ -175,10 +202,10 @@ static int run_all(struct outcome *outcome)
             next++;
             continue;
         }
-        pid_t ended = waitpid(-1, &status, 0);
+        pid_t ended = wait4(-1, &status, 0, &used);
         for (long n = 0; n < running; n++)
             if (job[n].process == ended) {
-                show(&job[n], &outcome[job[n].suite]);
+                show(&job[n], &outcome[job[n].suite], &used);
                 job[n] = job[--running];
                 break;
             }
@@ -201,7 +228,6 @@ static void use_memory_for_files(void)
 int main(void)
 {
     const char *only = getenv("CK_RUN_SUITE"), *fork_mode = getenv("CK_FORK");
-    struct outcome total = {0, 0, 1};
     struct outcome *outcome = test_shared((size_t)n_suites * sizeof *outcome);
     use_memory_for_files();
     setenv("OPENBLAS_NUM_THREADS", "1", 0); /* of numpy in examples: their matrices are small */
@@ -213,12 +239,18 @@ int main(void)
             outcome[n].ended = 1;
     if (!one_process)
         lost = run_all(outcome);
+    int run = 0, failures = 0, is_good = lost == 0;
     for (int n = 0; n < n_suites; n++) {
-        total.run += outcome[n].run;
-        total.failed += outcome[n].failed;
-        total.ended &= outcome[n].ended;
+        if (outcome[n].said != NULL)
+            copy_out(outcome[n].said);
+        run += outcome[n].run;
+        failures += outcome[n].failed;
+        is_good &= is_well(&outcome[n]);
     }
-    printf("all: %d checks, %d failures\n", total.run, total.failed);
-    return total.failed == 0 && total.run > 0 && total.ended && lost == 0 ? EXIT_SUCCESS
-                                                                          : EXIT_FAILURE;
+    printf("all: %d checks, %d failures", run, failures);
+    for (int n = 0; n < n_suites; n++)
+        if (!is_well(&outcome[n]))
+            printf(" %s", suites[n]);
+    putchar('\n');
+    return is_good && run > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

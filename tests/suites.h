@@ -1,6 +1,6 @@
 /* Tests, and the suites that they form.
  *
- *      SUITE(files, .seconds = 60, .open = scratch_open, .close = scratch_close);
+ *      SUITE(files, .open = scratch_open, .close = scratch_close);
  *      TEST(real_files) { ... }
  *      TEST_EACH(hostile_npy, COUNT(dictionary)) { ... dictionary[_i] ... }
  *
@@ -19,7 +19,6 @@ struct test {
 
 struct test_group {
     const char *suite;
-    double seconds;                     /* that a test may take                               */
     void (*prepare)(void);              /* once, in the process from which tests fork; or NULL */
     void (*open)(void), (*close)(void); /* before and after each test, in its own; or NULL    */
     struct test *first, *last;
@@ -28,7 +27,8 @@ struct test_group {
 
 void test_add(struct test_group *group, struct test *test);
 
-#define SUITE(name, ...) static struct test_group test_group = {.suite = #name, __VA_ARGS__}
+#define SUITE(...)          SUITE_OF(__VA_ARGS__, .next = NULL)
+#define SUITE_OF(name, ...) static struct test_group test_group = {.suite = #name, __VA_ARGS__}
 
 #define TEST(name) TEST_EACH(name, 1)
 #define TEST_EACH(name, n)                                                                      \

@@ -1,6 +1,7 @@
 /* attnlab check: every subject is asked every case by its route (external.h): a spec of ours, a
  * plug-in, a command, a folder of results; then for leaks, relations and the growth of errors; or
  * random cases. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,8 +35,11 @@ struct asking {
     const struct attn_asked *biggest[4];
     int filed[4]; /* its place among the verdicts */
     double size[4];
-    double work, pace; /* of the largest case so far; its seconds for each unit of work */
-    int n_slow;        /* corners that it would not end in time */
+    struct pace {
+        double work, seconds; /* of the largest case so far */
+    } pace[ATTN_DTYPES]
+          [2];  /* by type and pass: a type that is converted may take ten times as long */
+    int n_slow; /* corners that it would not end in time */
     double in_corners, all_corners; /* seconds that those asked take at that pace, and all */
     int n_large;                    /* corners that want more memory than there is, */
     double largest;                 /* bytes of the largest of them */
@@ -120,11 +124,22 @@ static double share_of(const struct asking *a)
     return a->s->request->tier == ATTN_TIER_QUICK ? 0.25 : 2;
 }
 
-/* At the pace of the largest case so far a corner would not end within a quarter of its time, or
- * all of them not within their share. */
+/* Seconds that a case would take; before any of its type and pass, as the slowest of the others. */
+static double expected_seconds(const struct asking *a, const struct attn_case *c)
+{
+    const struct pace *own = &a->pace[c->dtype][c->pass];
+    double slowest = 0;
+    for (int type = 0; type < ATTN_DTYPES; type++)
+        for (int pass = 0; pass < 2; pass++)
+            if (a->pace[type][pass].work > 0)
+                slowest = fmax(slowest, a->pace[type][pass].seconds / a->pace[type][pass].work);
+    return attn_case_work(c) * (own->work > 0 ? own->seconds / own->work : slowest);
+}
+
+/* A corner would not end within a quarter of its time, or all of them not within their share. */
 static int is_too_slow(struct asking *a, const struct attn_asked *asked, struct attn_answer *answer)
 {
-    double seconds = a->pace * attn_case_work(&asked->c);
+    double seconds = expected_seconds(a, &asked->c);
     double most = a->s->x.timeout_s / 4, left = share_of(a) * a->s->x.timeout_s - a->in_corners;
     if (!a->s->question.whole_tier || !is_corner(asked))
         return 0;
@@ -167,10 +182,9 @@ static void note_pace(struct asking *a, const struct attn_asked *asked,
                       const struct attn_answer *answer)
 {
     double work = attn_case_work(&asked->c);
-    if (answer->not_reached || answer->result.verdict == ATTN_REFUSED || work < a->work)
-        return;
-    a->work = work;
-    a->pace = answer->seconds / work;
+    struct pace *pace = &a->pace[asked->c.dtype][asked->c.pass];
+    if (!answer->not_reached && answer->result.verdict != ATTN_REFUSED && work >= pace->work)
+        *pace = (struct pace){work, answer->seconds};
 }
 
 static void print_left_out(const struct asking *a)

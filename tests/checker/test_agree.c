@@ -10,7 +10,7 @@
 #include "tests/harness/bound/row_bound.h"
 #include "tests/harness/judge/runner.h"
 
-SUITE(agree, .seconds = 240);
+SUITE(agree);
 
 static const double INF = (double)INFINITY, NONE = (double)NAN;
 

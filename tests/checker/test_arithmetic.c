@@ -24,7 +24,7 @@ static void share_worst(void)
     worst = test_shared(HONEST_ARITHMETICS * sizeof *worst);
 }
 
-SUITE(arithmetic, .seconds = 60, .prepare = share_worst);
+SUITE(arithmetic, .prepare = share_worst);
 
 /* In the place of plain arithmetic, which the battery has: the textbook that stores 16 bits. */
 static struct attn_spec spec_of_set(int set)

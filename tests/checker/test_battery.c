@@ -200,7 +200,7 @@ static void share_count(void)
     attn_keep_freed();
 }
 
-SUITE(battery, .seconds = 240, .prepare = share_count);
+SUITE(battery, .prepare = share_count);
 
 static void note_outputs(const struct attn_spec *spec, const struct attn_case *c,
                          const struct attn_result *r)

@@ -6,7 +6,7 @@
 #include "tests/harness/diagnosis/bugs.h"
 #include "tests/suites.h"
 
-SUITE(bugs, .seconds = 60);
+SUITE(bugs);
 
 TEST_EACH(each_bug_is_accounted_for, attn_bug_count)
 {

@@ -11,7 +11,7 @@
 #include "tests/harness/judge/runner.h"
 #include "tests/suites.h"
 
-SUITE(cases, .seconds = 60);
+SUITE(cases);
 
 /* ---- the language ---------------------------------------------------------------------------- */
 

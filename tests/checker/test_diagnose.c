@@ -19,7 +19,7 @@
 #include "tests/suites.h"
 #include "tests/variants/honest.h"
 
-SUITE(diagnose, .seconds = 600, .open = scratch_open, .close = scratch_close);
+SUITE(diagnose, .open = scratch_open, .close = scratch_close);
 
 /* A diagnosis that only counts wrong elements names nothing, or the share above would mean
  * nothing. */

@@ -10,7 +10,7 @@
 #include "tests/harness/relations/relations.h"
 #include "tests/suites.h"
 
-SUITE(external, .seconds = 300, .open = scratch_open, .close = scratch_close);
+SUITE(external, .open = scratch_open, .close = scratch_close);
 
 static const char naive[] = "docs/examples/plugin_naive.c";
 

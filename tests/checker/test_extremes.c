@@ -10,7 +10,7 @@
 #include "tests/harness/judge/runner.h"
 #include "tests/suites.h"
 
-SUITE(extremes, .seconds = 60);
+SUITE(extremes);
 
 /* Run both passes of a setup that the test has altered, and judge it. */
 static void judge_altered(struct running *x, struct attn_result *r)

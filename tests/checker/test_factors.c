@@ -11,7 +11,7 @@
 #include "tests/harness/cases/claims.h"
 #include "tests/suites.h"
 
-SUITE(factors, .seconds = 3600);
+SUITE(factors);
 
 enum { IDS = ATTN_FACTOR_IDS };
 

@@ -17,7 +17,7 @@
 #include "tests/harness/base/folder.h"
 #include "tests/suites.h"
 
-SUITE(files, .seconds = 60, .open = scratch_open, .close = scratch_close);
+SUITE(files, .open = scratch_open, .close = scratch_close);
 
 static struct attn_file file;
 static struct attn_error err;

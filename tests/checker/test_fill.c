@@ -10,7 +10,7 @@
 #include "tests/harness/judge/runner.h"
 #include "tests/suites.h"
 
-SUITE(fill, .seconds = 60);
+SUITE(fill);
 
 static uint64_t bits(double x)
 {

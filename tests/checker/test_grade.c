@@ -13,7 +13,7 @@
 #include "tests/suites.h"
 #include "tests/variants/honest.h"
 
-SUITE(grade, .seconds = 120);
+SUITE(grade);
 
 /* Right: P rounded to bf16 to nearest, its sum not rounded.  Wrong: P cut to bf16, so that every O
  * is too small (SN-09); products with V cut (SN-10); partial O in bf16 (SN-17). */

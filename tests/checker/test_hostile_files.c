@@ -15,7 +15,7 @@
 #include "tests/harness/base/files.h"
 #include "tests/suites.h"
 
-SUITE(hostile_files, .seconds = 60, .open = scratch_open, .close = scratch_close);
+SUITE(hostile_files, .open = scratch_open, .close = scratch_close);
 
 #define DICTIONARY(shape) "{'descr': '|u1', 'fortran_order': False, 'shape': (" shape ",), }\n"
 

@@ -14,7 +14,7 @@
 #include "tests/harness/subject/isolated.h"
 #include "tests/suites.h"
 
-SUITE(input_guard, .seconds = 60);
+SUITE(input_guard);
 
 enum mischief { NONE, SAME, OTHER, BESIDE, IN_BACKWARD, ROUNDING, FLUSH, MISCHIEFS };
 static enum mischief mischief;

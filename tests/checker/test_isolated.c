@@ -7,7 +7,7 @@
 #include "tests/harness/subject/isolated.h"
 #include "tests/suites.h"
 
-SUITE(isolated, .seconds = 30);
+SUITE(isolated);
 
 /* Results come back whole.  One that dies, hangs or leaves is named, and costs no other: another
  * child goes on. */
@@ -36,18 +36,18 @@ TEST(one_costs_one)
     static const int judged_here[N] = {1, 0, 1, 0, 1, 2, 1, 0};
     struct attn_answer answer[N];
     double worst = 0.625;
-    attn_isolated(in_turn, &worst, N, 1, answer);
+    attn_isolated(in_turn, &worst, N, 5, answer);
     for (int i = 0; i < N; i++) {
         const struct attn_result *r = &answer[i].result;
         ck_assert_int_eq(r->verdict, verdict[i]);
         ck_assert_int_eq(r->runs, judged_here[i]);
-        ck_assert(i == 3 ? answer[i].seconds >= 1 : answer[i].seconds < answer[3].seconds);
+        ck_assert(i == 3 ? answer[i].seconds >= 5 : answer[i].seconds < answer[3].seconds);
         ck_assert(!judged_here[i] || r->worst == worst);
         ck_assert(!judged_here[i] || strcmp(r->output[ATTN_DK].name, "dk") == 0);
     }
 #ifndef __SANITIZE_ADDRESS__ /* which turns a signal into an exit status of its own */
     ck_assert_ptr_nonnull(strstr(answer[1].result.text, "signal 11"));
 #endif
-    ck_assert_ptr_nonnull(strstr(answer[3].result.text, "1 s"));
+    ck_assert_ptr_nonnull(strstr(answer[3].result.text, "5 s"));
     ck_assert_ptr_nonnull(strstr(answer[7].result.text, "status 7"));
 }

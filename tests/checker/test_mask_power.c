@@ -8,7 +8,7 @@
 #include "tests/harness/judge/runner.h"
 #include "tests/suites.h"
 
-SUITE(mask_power, .seconds = 60);
+SUITE(mask_power);
 
 static void label(const char *text, struct attn_mask_power *x)
 {

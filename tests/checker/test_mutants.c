@@ -35,7 +35,7 @@ static int mutants(void)
     return list != NULL ? n_mutants : (n_mutants = mutants_read(&list, &n_equivalent));
 }
 
-SUITE(mutants, .seconds = 600, .prepare = share_named);
+SUITE(mutants, .prepare = share_named);
 
 /* Of all it is four fifths; what memory held decides two or three that leave it uncleared. */
 static const double least_share = 0.87, least_share_of_all = 0.79;

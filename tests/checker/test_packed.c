@@ -9,7 +9,7 @@
 #include "tests/fixtures/small_input.h"
 #include "tests/suites.h"
 
-SUITE(packed, .seconds = 300, .open = scratch_open, .close = scratch_close);
+SUITE(packed, .open = scratch_open, .close = scratch_close);
 
 static struct attn_error err;
 

@@ -12,7 +12,7 @@
 #include "tests/harness/subject/rank_steps.h"
 #include "tests/suites.h"
 
-SUITE(rank_steps, .seconds = 120, .open = scratch_open, .close = scratch_close);
+SUITE(rank_steps, .open = scratch_open, .close = scratch_close);
 
 /* ---- the engine's own ------------------------------------------------------------------------ */
 

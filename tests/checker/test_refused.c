@@ -12,7 +12,7 @@
 #include "tests/harness/cases/models.h"
 #include "tests/suites.h"
 
-SUITE(refused, .seconds = 60, .open = scratch_open, .close = scratch_close);
+SUITE(refused, .open = scratch_open, .close = scratch_close);
 
 static enum attn_status read_case(const char *text, struct attn_error *err)
 {

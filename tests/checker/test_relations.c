@@ -10,7 +10,7 @@
 #include "tests/harness/relations/relations.h"
 #include "tests/suites.h"
 
-SUITE(relations, .seconds = 240);
+SUITE(relations);
 
 /* ---- honest ---------------------------------------------------------------------------------- */
 

@@ -9,7 +9,7 @@
 
 #include "tests/harness/bound/rules.h"
 
-SUITE(rules, .seconds = 60);
+SUITE(rules);
 
 static const double INF = (double)INFINITY, NONE = (double)NAN;
 

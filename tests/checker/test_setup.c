@@ -8,7 +8,7 @@
 #include "tests/harness/judge/runner.h"
 #include "tests/suites.h"
 
-SUITE(setup, .seconds = 60);
+SUITE(setup);
 
 static double get(const struct attn_setup *s, int slot, int64_t b, int64_t h, int64_t i, int64_t c)
 {

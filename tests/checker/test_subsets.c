@@ -11,7 +11,7 @@
 #include "tests/suites.h"
 #include "tests/variants/honest.h"
 
-SUITE(subsets, .seconds = 120);
+SUITE(subsets);
 
 /* Edges of every kind, few and many rows, small d, whole and ragged lengths. */
 static const char *const shape[] = {"b2h4g2q77d16v5:none:%s:subsets:s1:pass=bwd",

@@ -13,7 +13,7 @@
 #include "tests/harness/base/tensor.h"
 #include "tests/suites.h"
 
-SUITE(tensor, .seconds = 60);
+SUITE(tensor);
 
 static const int64_t shape[4] = {2, 3, 5, 7};
 static struct attn_tensor t; /* of the test that runs, and the last complaint about it */

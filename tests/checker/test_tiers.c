@@ -12,7 +12,7 @@
 #include "tests/suites.h"
 
 static void make_full_tier(void);
-SUITE(tiers, .seconds = 3600, .prepare = make_full_tier);
+SUITE(tiers, .prepare = make_full_tier);
 
 /* Once, not in the process of each test. */
 static void make_full_tier(void)

@@ -84,7 +84,7 @@ static void misbehave(float *o)
     while (does("CHILD"))
         pause();
     if (does("SLEEP"))
-        usleep(300000);
+        usleep(999999);
     if (does("FAIL")) {
         fprintf(stderr, "no more of this\n");
         exit(3);

@@ -10,7 +10,7 @@
 #include "tests/suites.h"
 #include "tests/wrap.h"
 
-SUITE(memory, .seconds = 240);
+SUITE(memory);
 
 static const char *const cases[] = {
     "b2h4g4q8k12d4v3:causal(br):f32:normal:s1:pass=bwd",

@@ -10,7 +10,7 @@
 #include "tests/suites.h"
 #include "tests/wrap.h"
 
-SUITE(memory, .seconds = 60);
+SUITE(memory);
 
 /* B=2, H=4, G=2, Lq=10, Lk=12, d=8, dv=6, f32 (4 bytes), causal(br): query i sees keys 0..i+2,
  * that is 3+4+...+12 = 75 pairs of a head, 75 * 8 = 600 pairs in all, out of 2*4*10*12 = 960. */

@@ -9,7 +9,7 @@
 #include "tests/fixtures/case_fixture.h"
 #include "tests/suites.h"
 
-SUITE(device, .seconds = 60);
+SUITE(device);
 
 static const struct attn_stack one_call = {0, ATTN_SAVE_ROWS, 0, 0};
 

@@ -15,7 +15,7 @@
 
 /* ---- every implementation, every case ------------------------------------------------------- */
 
-SUITE(memory, .seconds = 240);
+SUITE(memory);
 
 /* One pass and its prices: nothing outside the ledger, nothing left on it; that what was taken was
  * priced is part of every verdict (runner.h).  0: refused. */

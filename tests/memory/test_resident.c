@@ -10,7 +10,7 @@
 #include "tests/fixtures/case_fixture.h"
 #include "tests/suites.h"
 
-SUITE(resident, .seconds = 120);
+SUITE(resident);
 
 static const struct attn_stack one_call = {0, ATTN_SAVE_ROWS, 0, 0};
 

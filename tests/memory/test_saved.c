@@ -12,7 +12,7 @@
 #include "ref/problem.h"
 #include "tests/fixtures/memory_data.h"
 
-SUITE(saved, .seconds = 60);
+SUITE(saved);
 
 /* Panels that are full and cut. */
 static const char panels[] = "h2q100k130d16:none:f32:normal:s1:pass=bwd";

@@ -13,7 +13,7 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
-SUITE(stack, .seconds = 60, .open = scratch_open, .close = scratch_close);
+SUITE(stack, .open = scratch_open, .close = scratch_close);
 
 enum { LAYERS = 3 };
 

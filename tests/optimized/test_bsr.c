@@ -11,7 +11,7 @@
 static const char *const sizes[] = {"bsr:size=1", "bsr:size=5", "bsr:size=16", "bsr",
                                     "bsr:size=1048576"};
 
-SUITE(bsr, .seconds = 120);
+SUITE(bsr);
 
 /* One case by both, judged by the same truth: the same verdict and bits.  1: it passed; 0: it
  * failed. */

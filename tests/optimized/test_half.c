@@ -15,7 +15,7 @@
 #include "tests/suites.h"
 #include "tests/variants/honest.h"
 
-SUITE(half, .seconds = 240, .open = scratch_open, .close = scratch_close);
+SUITE(half, .open = scratch_open, .close = scratch_close);
 
 /* ---- conversions ----------------------------------------------------------------------------- */
 

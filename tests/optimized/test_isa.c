@@ -15,7 +15,7 @@
 #include "tests/harness/judge/runner.h"
 #include "tests/suites.h"
 
-SUITE(isa, .seconds = 3600, .open = scratch_open, .close = scratch_close);
+SUITE(isa, .open = scratch_open, .close = scratch_close);
 
 /* Every so manieth float; ATTN_FULL takes all of them. */
 static uint64_t step(void)

@@ -8,7 +8,7 @@
 #include "tests/harness/base/fill.h"
 #include "tests/suites.h"
 
-SUITE(merge, .seconds = 60);
+SUITE(merge);
 
 enum { WIDTH = 5 };
 

@@ -10,7 +10,7 @@
 #include "optimized/simple.h"
 #include "tests/harness/base/fill.h"
 
-SUITE(registry, .seconds = 60);
+SUITE(registry);
 
 static int n_options(const struct attn_impl *impl)
 {

@@ -13,7 +13,7 @@
 #include "tests/harness/subject/vector_files.h"
 #include "tests/suites.h"
 
-SUITE(stored, .seconds = 120, .open = scratch_open, .close = scratch_close);
+SUITE(stored, .open = scratch_open, .close = scratch_close);
 
 static struct attn_error err;
 

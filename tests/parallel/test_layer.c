@@ -11,7 +11,7 @@
 #include "tests/harness/base/fill.h"
 #include "tests/suites.h"
 
-SUITE(layer, .seconds = 60);
+SUITE(layer);
 
 /* ---- one process ----------------------------------------------------------------------------- */
 

@@ -7,7 +7,7 @@
 #include "tests/fixtures/case_fixture.h"
 #include "tests/suites.h"
 
-SUITE(masks, .seconds = 120);
+SUITE(masks);
 
 /* Every exchange and every order of blocks, and what refuses a form: repeated, dense. */
 static const struct {

@@ -16,7 +16,7 @@
 #include "tests/harness/base/fileio.h"
 #include "tests/suites.h"
 
-SUITE(messages, .seconds = 120, .open = scratch_open, .close = scratch_close);
+SUITE(messages, .open = scratch_open, .close = scratch_close);
 
 static const char *const cases[] = {"b1h8g8q64k64d8v8:none:f32:normal:s1:pass=bwd",
                                     "b2h6g2q13k13d4v6:causal(br):f32:normal:s1:pass=bwd",

@@ -19,7 +19,7 @@
 #include "tests/harness/judge/runner.h"
 #include "tests/suites.h"
 
-SUITE(parallel, .seconds = 3600);
+SUITE(parallel);
 
 /* ---- every way to run on ranks --------------------------------------------------------------- */
 

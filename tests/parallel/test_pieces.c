@@ -13,7 +13,7 @@
 #include "tests/harness/base/fill.h"
 #include "tests/suites.h"
 
-SUITE(pieces, .seconds = 120);
+SUITE(pieces);
 
 /* Positions that fit n tokens of the whole: every skip-th from `first` on, as many as there are;
  * by_batch 1 leaves room for the other batch. */

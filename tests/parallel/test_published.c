@@ -12,7 +12,7 @@
 #include "tests/fixtures/scheme_walk.h"
 #include "tests/suites.h"
 
-SUITE(parallel, .seconds = 60);
+SUITE(parallel);
 
 /* Of the pass that the case asks for. */
 static struct attn_cost price(const char *spec_text, const char *case_text, int rank)

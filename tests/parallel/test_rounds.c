@@ -11,7 +11,7 @@
 #include "tests/fixtures/scheme_walk.h"
 #include "tests/suites.h"
 
-SUITE(rounds, .seconds = 120);
+SUITE(rounds);
 
 struct rounds {
     struct attn_problem p;

@@ -11,7 +11,7 @@
 #include "tests/harness/base/fill.h"
 #include "tests/suites.h"
 
-SUITE(transport, .seconds = 60);
+SUITE(transport);
 
 /* Run a body on `size` ranks; a ledger that does not balance fails. */
 static enum attn_status

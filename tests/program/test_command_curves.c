@@ -10,7 +10,7 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
-SUITE(command_curves, .seconds = 240, .open = scratch_open, .close = scratch_close);
+SUITE(command_curves, .open = scratch_open, .close = scratch_close);
 
 /* ---- commands -------------------------------------------------------------------------------- */
 
@@ -34,7 +34,7 @@ TEST(commands_and_their_clocks)
         p = fixture_curve_point("sleep", 256, round);
         ck_assert_ptr_nonnull(p);
         fixture_is_external(p, "command", "command");
-        ck_assert(p->first_s > 0.25 && p->first_s < 5); /* the tiny case does not sleep */
+        ck_assert(p->first_s > 0.5 && p->first_s < 60); /* the tiny case does not sleep */
         ck_assert_int_eq(p->n_warm, 0);                 /* one whole command is one first call */
     }
     fixture_measure(0, "%s", args);
@@ -87,17 +87,17 @@ TEST_EACH(a_hanging_command_dies, 3)
     fixture_shell("chmod +x '%s'; mkdir '%s'", scratch_path("wrapped"), scratch_path("tmp"));
     int status = fixture_shell(
         "export PID_FILE='%s' TMPDIR='%s'; '%s/attnlab' measure --exec '%s' "
-        "--claims '%s' --length 64 --rounds 1 --timeout 1.5 --out '%s' >'%s' 2>&1",
+        "--claims '%s' --length 64 --rounds 1 --timeout 5 --out '%s' >'%s' 2>&1",
         scratch_path("pid"), scratch_path("tmp"), test_build(), scratch_path("wrapped"),
         scratch_path("claims.json"), scratch_path("r.jsonl"), scratch_path("said"));
     ck_assert_int_eq(status, 0);
     fixture_read_curve();
-    fixture_expect_words("dense-in-C", 64, ATTN_POINT_TIMEOUT, "time limit of 1.5 s");
+    fixture_expect_words("dense-in-C", 64, ATTN_POINT_TIMEOUT, "time limit of 5 s");
     file = fopen(scratch_path("pid"), "r");
     ck_assert_ptr_nonnull(file);
     ck_assert_int_eq(fscanf(file, "%d", &pid), 1);
     fclose(file);
-    for (int wait = 0; wait < 100 && is_alive(pid); wait++)
+    for (int wait = 0; wait < 1000 && is_alive(pid); wait++)
         fixture_shell("sleep 0.02");
     ck_assert_msg(!is_alive(pid), "process %d is still there", pid);
     ck_assert_int_eq(fixture_shell("ls '%s' | grep -q .", scratch_path("tmp")), 1);

@@ -10,7 +10,7 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/harness/base/files.h"
 
-SUITE(compare, .seconds = 120, .open = scratch_open, .close = scratch_close);
+SUITE(compare, .open = scratch_open, .close = scratch_close);
 
 /* Compare in the scratch folder: status and a piece of what is said. */
 static void compares(int status, const char *says, const char *arguments)

@@ -13,7 +13,7 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
-SUITE(facts, .seconds = 60);
+SUITE(facts);
 
 static const double MIB = 1024 * 1024;
 

@@ -12,7 +12,7 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
-SUITE(figures, .seconds = 60, .open = scratch_open, .close = scratch_close);
+SUITE(figures, .open = scratch_open, .close = scratch_close);
 
 /* ---- every word ------------------------------------------------------------------------------ */
 

@@ -11,7 +11,7 @@
 #include "tests/harness/base/fill.h"
 #include "tests/suites.h"
 
-SUITE(fuzz, .seconds = 120, .open = scratch_open, .close = scratch_close);
+SUITE(fuzz, .open = scratch_open, .close = scratch_close);
 
 enum { TARGETS = 10, SEEDS = 3, LONGEST = 4096, DRAWS = 1000 };
 

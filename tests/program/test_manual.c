@@ -17,8 +17,7 @@ static void make_studies(void)
     ck_assert_ptr_nonnull(mkdtemp(studies));
 }
 
-SUITE(manual, .seconds = 1800, .prepare = make_studies, .open = scratch_open,
-      .close = scratch_close);
+SUITE(manual, .prepare = make_studies, .open = scratch_open, .close = scratch_close);
 
 static glob_t pages;
 

@@ -11,7 +11,7 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
-SUITE(measure, .seconds = 120, .open = scratch_open, .close = scratch_close);
+SUITE(measure, .open = scratch_open, .close = scratch_close);
 
 /* Exit status of `attnlab measure ARGS --out r.jsonl`, without its words. */
 static int measure(const char *before, const char *args)
@@ -218,8 +218,8 @@ TEST_EACH(no_result, COUNT(endings))
     ck_assert_int_eq(last->resident_bytes, -1);
 }
 
-/* The end of the budget stops rounds; the first one of every point comes before all others.  Then
- * the same command adds what lacks. */
+/* The end of the budget stops rounds; the first one of every point comes before all others, and is
+ * dropped on a machine so busy that the budget ends first.  Then the same command adds what lacks. */
 TEST(budget_ends_rounds)
 {
     static const char args[] = "dense tiled --length 32,64 --rounds 400 --repeat 0";
@@ -230,7 +230,8 @@ TEST(budget_ends_rounds)
     int64_t n = fixture_curve_n;
     ck_assert(n >= 4 && n < 1600);
     for (int64_t i = 0; i < n; i++) {
-        ck_assert_int_eq(fixture_curve[i].status, ATTN_POINT_OK);
+        enum attn_point_status status = fixture_curve[i].status;
+        ck_assert(status == ATTN_POINT_OK || (status == ATTN_POINT_DROPPED && i < 4));
         ck_assert_int_eq(fixture_curve[i].round == 0, i < 4);
     }
     ck_assert_int_eq(measure("", with), 0);

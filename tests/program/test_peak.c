@@ -12,7 +12,7 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
-SUITE(peak, .seconds = 60, .open = scratch_open, .close = scratch_close);
+SUITE(peak, .open = scratch_open, .close = scratch_close);
 
 enum { NUMBERS = 512 }; /* a multiple of 8 vectors of any width, and of three times as many */
 

@@ -8,7 +8,7 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
-SUITE(pictures, .seconds = 240, .open = scratch_open, .close = scratch_close);
+SUITE(pictures, .open = scratch_open, .close = scratch_close);
 
 /* ---- records with all that a figure has to make room for ------------------------------------- */
 

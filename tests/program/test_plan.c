@@ -8,7 +8,7 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
-SUITE(plan, .seconds = 60, .open = scratch_open, .close = scratch_close);
+SUITE(plan, .open = scratch_open, .close = scratch_close);
 
 static const char example[] = "# memory and time against length\n"
                               "rounds = 3 ; repeat = 7\n"

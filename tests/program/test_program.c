@@ -8,7 +8,7 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
-SUITE(program, .seconds = 120, .open = scratch_open, .close = scratch_close);
+SUITE(program, .open = scratch_open, .close = scratch_close);
 
 /* Words in, status out, and what the output must contain. */
 static const struct scratch_row expected[] = {

@@ -12,7 +12,7 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
-SUITE(record, .seconds = 60, .open = scratch_open, .close = scratch_close);
+SUITE(record, .open = scratch_open, .close = scratch_close);
 
 static const char *path(void)
 {

@@ -14,7 +14,7 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
-SUITE(report, .seconds = 120, .open = scratch_open, .close = scratch_close);
+SUITE(report, .open = scratch_open, .close = scratch_close);
 
 /* ---- folding ------------------------------------------------------------------------------- */
 

@@ -12,7 +12,7 @@
 #include "tests/harness/base/fill.h"
 #include "tests/suites.h"
 
-SUITE(run, .seconds = 600, .open = scratch_open, .close = scratch_close);
+SUITE(run, .open = scratch_open, .close = scratch_close);
 
 static struct attn_error err;
 

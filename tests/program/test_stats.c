@@ -6,7 +6,7 @@
 #include "experiments/measure/stats.h"
 #include "tests/suites.h"
 
-SUITE(stats, .seconds = 60);
+SUITE(stats);
 
 #define NONE (double)NAN
 

@@ -9,7 +9,7 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/harness/base/fileio.h"
 
-SUITE(terminal, .seconds = 60, .open = scratch_open, .close = scratch_close);
+SUITE(terminal, .open = scratch_open, .close = scratch_close);
 
 /* ESC, C1 as a character and as a byte, three marks of direction, a byte of no UTF-8, overlong, a
  * surrogate, and a line that looks like ours. */

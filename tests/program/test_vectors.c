@@ -16,7 +16,7 @@
 #include "tests/harness/base/files.h"
 #include "tests/suites.h"
 
-SUITE(vectors, .seconds = 600, .open = scratch_open, .close = scratch_close);
+SUITE(vectors, .open = scratch_open, .close = scratch_close);
 
 #define MOST                                                                              \
     "\"f32\", \"f64\", \"backward\", \"gqa\", \"cross\", \"dv\", \"hard\", \"softcap\", " \

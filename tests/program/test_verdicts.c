@@ -14,7 +14,7 @@
 #include "tests/suites.h"
 #include "tests/wrap.h"
 
-SUITE(verdicts, .seconds = 120, .open = scratch_open, .close = scratch_close);
+SUITE(verdicts, .open = scratch_open, .close = scratch_close);
 
 /* ---- a stream of results --------------------------------------------------------------------- */
 

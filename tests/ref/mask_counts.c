@@ -7,7 +7,7 @@
 #include "tests/fixtures/mask_data.h"
 #include "tests/suites.h"
 
-SUITE(mask, .seconds = 300);
+SUITE(mask);
 
 /* ---- counts ------------------------------------------------------------------------------- */
 

@@ -9,7 +9,7 @@
 #include "tests/suites.h"
 #include "tests/wrap.h"
 
-SUITE(mask_language, .seconds = 60);
+SUITE(mask_language);
 
 TEST(shapes_are_checked)
 {

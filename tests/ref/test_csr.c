@@ -10,7 +10,7 @@
 #include "tests/fixtures/mask_data.h"
 #include "tests/fixtures/refused.h"
 
-SUITE(csr, .seconds = 300);
+SUITE(csr);
 
 /* One pattern serves all batches and heads that share it. */
 TEST(patterns_are_shared)

@@ -19,7 +19,7 @@
 #include "tests/harness/base/files.h"
 #include "tests/suites.h"
 
-SUITE(golden, .seconds = 120);
+SUITE(golden);
 
 static const char *const names[] = {
     "plain",         "grouped-causal", "offset-minus",  "offset-plus", "cancel-values",

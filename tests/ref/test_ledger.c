@@ -13,7 +13,7 @@
 #include "ref/ledger.h"
 #include "tests/fixtures/refused.h"
 
-SUITE(ledger, .seconds = 120);
+SUITE(ledger);
 
 static struct attn_ledger new_ledger(void)
 {

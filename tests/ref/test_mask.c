@@ -9,7 +9,7 @@
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/mask_data.h"
 
-SUITE(mask, .seconds = 300);
+SUITE(mask);
 
 /* ---- everything against the definition ---------------------------------------------------- */
 

@@ -11,7 +11,7 @@
 #include "tests/fixtures/case_fixture.h"
 #include "tests/harness/base/fill.h"
 
-SUITE(oracle, .seconds = 60);
+SUITE(oracle);
 
 enum { LONG = 4096 };
 static const double U = 0x1p-53; /* of double */

@@ -14,7 +14,7 @@
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/refused.h"
 
-SUITE(problem, .seconds = 60);
+SUITE(problem);
 
 /* Every test has a process of its own, and so its own of these. */
 static struct attn_error err;

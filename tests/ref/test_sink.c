@@ -10,7 +10,7 @@
 #include "tests/fixtures/case_fixture.h"
 #include "tests/fixtures/refused.h"
 
-SUITE(sinks, .seconds = 60);
+SUITE(sinks);
 
 static struct running x;
 

@@ -9,7 +9,7 @@
 #include "ref/mask/mask.h"
 #include "tests/fixtures/refused.h"
 
-SUITE(storage, .seconds = 120);
+SUITE(storage);
 
 static void open_fixture(struct attn_stored_text *x, const struct attn_mask_shape *s,
                          const char *text)

@@ -12,7 +12,7 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
-SUITE(advice, .seconds = 60, .open = scratch_open, .close = scratch_close);
+SUITE(advice, .open = scratch_open, .close = scratch_close);
 
 /* Three situations of the studies.  first: changes in the order in which they stand, among others;
  * those of another result after a '|'.  args: the same for the command. */

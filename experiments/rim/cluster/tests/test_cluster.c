@@ -5,7 +5,7 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
-SUITE(cluster, .seconds = 60, .open = scratch_open, .close = scratch_close);
+SUITE(cluster, .open = scratch_open, .close = scratch_close);
 
 #define RING " ring --length 4Ki --dtype bf16 "
 #define H200 "experiments/rim/cluster/h200.cluster"

@@ -8,7 +8,7 @@
 #include "tests/fixtures/scheme_walk.h"
 #include "tests/suites.h"
 
-SUITE(replay, .seconds = 60);
+SUITE(replay);
 
 /* Products take time, and nothing else does: 1 flop a second. */
 static struct attn_cluster only_products(void)

@@ -13,7 +13,7 @@
 #include "tests/harness/base/files.h"
 #include "tests/suites.h"
 
-SUITE(explain, .seconds = 120, .open = scratch_open, .close = scratch_close);
+SUITE(explain, .open = scratch_open, .close = scratch_close);
 
 static const char *const specs[] = {"dense",
                                     "csr-textbook",

@@ -10,7 +10,7 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
-SUITE(labs, .seconds = 240, .open = scratch_open, .close = scratch_close);
+SUITE(labs, .open = scratch_open, .close = scratch_close);
 
 /* ---- mistakes.def ---------------------------------------------------------------------------- */
 

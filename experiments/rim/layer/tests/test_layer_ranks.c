@@ -18,7 +18,7 @@
 #include "tests/harness/base/fill.h"
 #include "tests/suites.h"
 
-SUITE(layer_ranks, .seconds = 60, .open = scratch_open, .close = scratch_close);
+SUITE(layer_ranks, .open = scratch_open, .close = scratch_close);
 
 /* The calls of a layer's scheme, of this library or of one with a bug in it. */
 struct layer_calls {

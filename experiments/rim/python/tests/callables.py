@@ -186,7 +186,7 @@ def test_ends():
     """The caller dies: CRASH and the case on standard error, and no folder stays; it takes too long: TIMEOUT."""
     done, stay = folders_that_stay(
         "lambda o, q, **_: os.kill(os.getpid(), signal.SIGKILL) if q.shape[3] == 4 else o",
-        "c.judge(c.wrong(bad), timeout=1, cases=['q8d8:none:f32:normal:s1', 'q8d4:none:f32:normal:s1'])")
+        "c.judge(c.wrong(bad), timeout=60, cases=['q8d8:none:f32:normal:s1', 'q8d4:none:f32:normal:s1'])")
     assert done.returncode == -signal.SIGKILL, done
     assert "attnlab: CRASH in case case-2, 'q8d4:none:f32:normal:s1': the caller is gone" in done.stderr, done
     assert stay == [], stay

@@ -3,7 +3,7 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
-SUITE(python, .seconds = 60, .open = scratch_open, .close = scratch_close);
+SUITE(python, .open = scratch_open, .close = scratch_close);
 
 TEST(callables)
 {

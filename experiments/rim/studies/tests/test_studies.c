@@ -11,7 +11,7 @@
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
 
-SUITE(studies, .seconds = 120, .open = scratch_open, .close = scratch_close);
+SUITE(studies, .open = scratch_open, .close = scratch_close);
 
 /* The figure of the manual is what the command draws: its numbers, and where this is the gnuplot
  * that drew it, its picture. */
