@@ -66,10 +66,14 @@ TEST_EACH(declared_conventions_pass, COUNT(honest))
     "--case 'b3h4g2q4k300d16v8:causal(ends,300,40,17):f32:normal:s3' " \
     "--case 'b2h2q3k40d8:keys(40,21):f32:normal:s1' " SHARED_PAGE      \
     " --case 'b2q1k33d8:keys(33,1):f32:normal:s2' --case 'h2q1k7d8:none:f32:normal:s1'"
-#define PADDED \
-    "--case 'b3q9k14d8v4:none:f32:normal:s3' --case 'h2q20d8:documents(3,1,9,7):f32:normal:s4'"
+#define PADDED                                                                                   \
+    "--case 'b3q9k14d8v4:none:f32:normal:s3' --case 'h2q20d8:documents(3,1,9,7):f32:normal:s4' " \
+    "--case 'b2h4g2q9k14d8v4:causal(br):f32:normal:s5:pass=bwd'"
 
-enum { CAUSAL = ATTN_CAP_F32 | ATTN_CAP_CROSS | ATTN_CAP_CAUSAL };
+enum {
+    CAUSAL = ATTN_CAP_F32 | ATTN_CAP_CROSS | ATTN_CAP_CAUSAL,
+    DOCUMENTS = CAUSAL | ATTN_CAP_GQA | ATTN_CAP_DV | ATTN_CAP_BACKWARD
+};
 static const struct {
     const char *words, *args, *says;
     unsigned claims;
@@ -103,8 +107,8 @@ static const struct {
     {"LAYOUT=5 FIRST_TABLE", PAGED, "fits batch 0 in place of every batch in K and V", 0, 1},
     {"LAYOUT=5 NO_TABLE", PAGED, "fits keys past the length read, or a wrong page", 0, 1},
     {"LAYOUT=5 WRITES", SHARED_PAGE, "k: an input, or what lies around it, was changed", 0, 1},
-    {"LAYOUT=3", PADDED, "2 pass, 0 fail, 0 refused", 0, 0},
-    {"LAYOUT=4", PADDED, "2 pass, 0 fail, 0 refused", 0, 0},
+    {"LAYOUT=3", PADDED, "3 pass, 0 fail, 0 refused", DOCUMENTS, 0},
+    {"LAYOUT=4", PADDED, "3 pass, 0 fail, 0 refused", DOCUMENTS, 0},
     {"LAYOUT=4 UNPADDED", PADDED, "by 2 of 2 diagnosed failures: fits padding read", 0, 1},
     {"LAYOUT=5", "", "layout \"paged\" has no gradients", 2 | ATTN_CAP_BACKWARD, 2},
     {"LAYOUT=3", "", "have one order: do not claim strides", 2 | ATTN_CAP_STRIDES, 2},
