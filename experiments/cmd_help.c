@@ -71,6 +71,8 @@ int attn_command_unknown(const char *name)
     if (strcmp(name, "bench") == 0)
         fputs("attnlab: speed is a part of measure: attnlab measure SPEC --length L --peak 1\n",
               stderr);
+    if (strcmp(name, "version") == 0)
+        fputs("attnlab: attnlab --version says it\n", stderr);
     return ATTN_EXIT_USAGE;
 }
 
@@ -151,6 +153,22 @@ static void print_troff(const char *text)
         puts(".fi");
 }
 
+/* What stands below the flags: notes, and examples from the first command on. */
+static void print_more(const char *more)
+{
+    const char *found = more[0] == ' ' ? more : strstr(more, "\n  attnlab ");
+    size_t notes = found != NULL ? (size_t)(found - more) : strlen(more);
+    char *text = attn_cli_text("%s", more);
+    text[notes] = '\0';
+    if (notes > 0)
+        puts(".SH NOTES");
+    print_troff(text);
+    if (found != NULL)
+        puts(".SH EXAMPLES");
+    print_troff(found != NULL ? found + (notes > 0) : "");
+    free(text);
+}
+
 static void print_man(const struct attn_cli_command *c)
 {
     printf(".TH ATTNLAB-%s 1 \"\" \"attnlab %s\"\n.SH NAME\nattnlab\\-%s \\- %s\n"
@@ -178,9 +196,7 @@ static void print_man(const struct attn_cli_command *c)
         if (shown.preset[0] != '\0')
             printf("(%s)\n", shown.preset);
     }
-    if (c->more != NULL)
-        puts(c->more[0] == ' ' ? ".SH EXAMPLES" : ".SH NOTES");
-    print_troff(c->more != NULL ? c->more : "");
+    print_more(c->more != NULL ? c->more : "");
     puts(".SH EXIT STATUS");
     print_troff(c->exits != NULL ? c->exits : exit_statuses);
 }

@@ -68,7 +68,8 @@ static int measure(void *values, int n, char **operand);
 const struct attn_cli_command attn_cmd_measure = {
     .name = "measure",
     .summary = "memory and time, of ours and yours, one fresh process a point",
-    .usage = "measure SPEC... --length L,... [--out FILE.jsonl] [--csv FILE.csv] [flags]\n"
+    .usage = "measure SPEC... --length L,... [--out FILE.jsonl]\n"
+             "    [--csv FILE.csv] [flags]\n"
              "measure --plan FILE [--out FILE.jsonl] [--csv FILE.csv] [flags]\n"
              "measure --from FILE.jsonl --csv FILE.csv",
     .about = "Memory and time of implementations, one fresh process for each point and round.\n"

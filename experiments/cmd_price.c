@@ -65,7 +65,8 @@ const struct attn_cli_command attn_cmd_price = {
     .name = "price",
     .summary = "memory, flops and bytes sent, without running",
     .usage = "price SPEC... --length L,... [flags]\n"
-             "price --model NAME|FILE[:KEY=VALUE,...] --length L,... [--batch B] [flags]\n"
+             "price --model NAME|FILE[:KEY=VALUE,...] --length L,...\n"
+             "    [--batch B] [flags]\n"
              "price --mask-storage --length L,... [--mask MASK] [flags]\n"
              "price [SPEC...] --memory SIZE --longest [flags]",
     .about =

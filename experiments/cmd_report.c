@@ -58,14 +58,12 @@ static const struct flags as_planned = {.preset = -1};
 const struct attn_cli_command attn_cmd_report = {
     .name = "report",
     .summary = "measure, draw, and write a page",
-    .usage =
-        "report --plan FILE --out DIR     measure the plan, then draw\n"
-        "report SPEC... --length L,... --out DIR  measure these, then draw\n"
-        "report --from RECORDS --out DIR  draw stored records; measure nothing\n"
-        "report --from RECORDS --plan FILE --out DIR  the same, with the plan's titles, labels,\n"
-        "                                 colours and ranges\n"
-        "report --from A --from B --out DIR  two machines, or two builds, side by side\n"
-        "report --out DIR                 draw DIR/records.jsonl again",
+    .usage = "report --plan FILE --out DIR                 measure, then draw\n"
+             "report SPEC... --length L,... --out DIR      the same of these\n"
+             "report --from RECORDS --out DIR              draw stored records\n"
+             "report --from RECORDS --plan FILE --out DIR  with titles of FILE\n"
+             "report --from A --from B --out DIR           two side by side\n"
+             "report --out DIR                             draw it again",
     .about =
         "Writes DIR/index.html (one page, nothing external), DIR/records.csv, DIR/summary.csv "
         "(a line\n"

@@ -340,5 +340,6 @@ const struct attn_impl attn_impl_chunked = {
     .forward = forward,
     .backward = backward,
     .precision = attn_kernels_precision,
+    .flops_by_pairs = 1,
     .simd = 1,
 };

@@ -310,5 +310,6 @@ const struct attn_impl attn_impl_gemm = {
     .backward = backward,
     .precision = attn_kernels_precision,
     .weigh = weigh,
+    .flops_by_pairs = 1,
     .simd = 1,
 };

@@ -296,7 +296,7 @@ static enum attn_status parse_plain(const char *text, size_t n, struct attn_spec
     snprintf(name, sizeof name, "%.*s", at < 63 ? (int)at : 63, text);
     memset(spec, 0, sizeof *spec);
     spec->impl = attn_impl_find(name);
-    if (spec->impl == NULL && (strchr(name, '/') != NULL || strstr(name, ".so") != NULL))
+    if (spec->impl == NULL && strpbrk(name, "/.") != NULL)
         return attn_fail(err, ATTN_EINVAL,
                          "no implementation is called '%s'; a file is a plug-in: --plugin %s", name,
                          name);

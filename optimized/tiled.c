@@ -105,5 +105,6 @@ const struct attn_impl attn_impl_tiled = {
     .backward = backward,
     .accepts = accepts,
     .precision = precision,
+    .flops_by_pairs = 1,
     .simd = 1,
 };

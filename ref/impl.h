@@ -212,6 +212,9 @@ struct attn_impl {
 
     int tells; /* it tells a listener its steps (ref/listen.h) */
 
+    int flops_by_pairs; /* of a mask its price reads how many pairs are visible, and no more: flops are
+                           in proportion to them */
+
     int simd; /* has kernels for several instruction sets: only then has SPEC@ISA a meaning */
 };
 

@@ -593,5 +593,6 @@ const struct attn_impl attn_impl_tiled_textbook = {
     .forward = tiled_forward,
     .backward = tiled_backward,
     .sinks = ATTN_SINKS_IN_SUM,
+    .flops_by_pairs = 1,
     .tells = 1,
 };

@@ -41,8 +41,8 @@ static enum attn_status no_case(const char *text, struct attn_error *err)
     for (int b = 0; b < attn_battery_count(ATTN_TIER_FULL); b++)
         attn_nearest_offer(&nearest, attn_battery_at(b)->name);
     return attn_fail(err, ATTN_EINVAL,
-                     "'%.80s' is no case of the battery%s (attnlab list cases has their names), "
-                     "nor a case string such as b1h2q9d8:causal(br):f32:normal:s1",
+                     "'%.80s' is no case of the battery%s; attnlab list cases has the names. "
+                     "Nor is it a case string such as b1h2q9d8:causal(br):f32:normal:s1",
                      text, attn_nearest_text(&nearest, meant));
 }
 

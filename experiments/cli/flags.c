@@ -189,7 +189,8 @@ static const char *otherwise(const char *command, const char *word)
         {"", "--color", "colours go to a terminal alone, and NO_COLOR=1 turns them off"},
         {"", "--colour", "colours go to a terminal alone, and NO_COLOR=1 turns them off"},
         {"help", "-v", "attnlab --version says it"},
-        {"help", "-V", "attnlab --version says it"}};
+        {"check", "--len", "extents are of a case: --case b1h2q9d8:none:f32:normal:s1"},
+        {"check", "--length", "extents are of a case: --case b1h2q9d8:none:f32:normal:s1"}};
     for (size_t k = 0; k < sizeof known / sizeof *known; k++)
         if ((known[k][0][0] == '\0' || strcmp(known[k][0], command) == 0) &&
             strcmp(known[k][1], word) == 0)

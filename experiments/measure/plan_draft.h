@@ -26,7 +26,7 @@ extern const struct attn_plan_key attn_plan_keys[KEYS];
 enum { ATTN_PLAN_SUBJECTS = 4 };
 struct attn_plan_limit {
     int64_t length;
-    int n;
+    int n, line;
     const char *subject[ATTN_PLAN_SUBJECTS];
     int is_met[ATTN_PLAN_SUBJECTS];
 };
@@ -35,12 +35,14 @@ struct attn_plan_limit {
  * is of all figures. */
 struct attn_plan_look {
     const char *what, *subject, *text;
+    int line;
 };
 
 struct attn_plan_group {
     char name[32];
-    int line;
+    int line;          /* its own; after a fault, that of the fault */
     char *value[KEYS]; /* as it was written, lists with blanks; NULL: not set */
+    int line_of[KEYS]; /* where it was written */
     int n_limits, n_looks;
     struct attn_plan_limit *limit;
     struct attn_plan_look *look;
@@ -74,7 +76,8 @@ enum attn_status attn_plan_set_word(const struct attn_external_specs *externals,
 /* An array of n things with room for one more: it doubles at every power of two. */
 void *attn_plan_reserve(void *array, int64_t n, size_t size);
 
-/* Multiply one group out: its points, and its figures, are added to the plan. */
+/* Multiply one group out: its points, and its figures, are added to the plan.  On failure
+ * group->line is the line of the fault. */
 enum attn_status attn_plan_expand(const struct attn_plan_draft *draft,
                                   struct attn_plan_group *group, struct attn_error *err);
 

@@ -17,6 +17,15 @@ static const char *value_of(const struct attn_plan_draft *draft,
     return flag != NULL && *said != '\0' ? flag : said; /* a group without a length has none */
 }
 
+/* The line that says the key of a group; the group's, where a flag or no line says it. */
+static int line_of(const struct attn_plan_draft *draft, const struct attn_plan_group *group,
+                   int key)
+{
+    const struct attn_plan_group *said = group->value[key] != NULL ? group : &draft->group[0];
+    return draft->flags.value[key] == NULL && said->value[key] != NULL ? said->line_of[key]
+                                                                       : group->line;
+}
+
 /* Is the point within every limit of the group?  Notes the subjects that were met. */
 static int within(struct attn_plan_group *group, const struct attn_plan_point *point)
 {
@@ -39,8 +48,8 @@ static int within(struct attn_plan_group *group, const struct attn_plan_point *p
 }
 
 /* The shape, the mask and the text of a point whose words are in place. */
-static enum attn_status complete(const struct attn_plan_draft *draft, struct attn_plan_point *point,
-                                 struct attn_error *err)
+static enum attn_status complete(const struct attn_plan_draft *draft, struct attn_plan_group *group,
+                                 struct attn_plan_point *point, struct attn_error *err)
 {
     struct attn_case *c = &point->c;
     c->n_key = point->keys >= 0 ? point->keys : c->n_query;
@@ -49,6 +58,8 @@ static enum attn_status complete(const struct attn_plan_draft *draft, struct att
     enum attn_status status =
         draft->is_of_shapes ? ATTN_OK : attn_case_open(c, NULL, &problem, &mask, err);
     attn_mask_free(mask);
+    if (status != ATTN_OK) /* of extents, or else of the mask */
+        group->line = line_of(draft, group, attn_problem_check(&problem, NULL) ? KV_HEADS : MASK);
     if (status == ATTN_OK)
         attn_case_print(c, point->text);
     if (status == ATTN_OK && c->kv_shared && !draft->is_of_shapes) /* with every fill */
@@ -88,7 +99,7 @@ static enum attn_status finish_point(const struct attn_plan_draft *draft,
                                      struct attn_plan_group *group, struct attn_plan_point *point,
                                      struct attn_error *err)
 {
-    enum attn_status status = complete(draft, point, err);
+    enum attn_status status = complete(draft, group, point, err);
     if (draft->is_of_shapes)
         return status == ATTN_OK ? append(draft->plan, point, err) : status;
     /* every limit is looked at, so that those without a subject are found */
@@ -96,9 +107,11 @@ static enum attn_status finish_point(const struct attn_plan_draft *draft,
     point->is_priced = !ok;
     point->is_once = ok && point->c.n_query > point->once;
     for (int key = SAVE; key <= HIDDEN; key++)
-        if (point->layers.n == 0 && group->value[key] != NULL)
+        if (point->layers.n == 0 && group->value[key] != NULL) {
+            group->line = line_of(draft, group, key);
             status = attn_fail(err, ATTN_EINVAL, "%s is of layers: `layers = N` is needed with it",
                                attn_plan_keys[key].name);
+        }
     /* an external implementation has no price, and no layers */
     int is_absent = point->external != NULL && (!ok || point->layers.n > 0);
     return status == ATTN_OK && !is_absent ? append(draft->plan, point, err) : status;
@@ -192,7 +205,7 @@ static enum attn_status check_curves(const struct attn_plan *plan, int64_t first
 }
 
 static enum attn_status check_subjects(const struct attn_plan *plan, int64_t first,
-                                       const struct attn_plan_group *group, struct attn_error *err)
+                                       struct attn_plan_group *group, struct attn_error *err)
 {
     enum attn_status status = ATTN_OK;
     for (int l = 0; l < group->n_looks && status == ATTN_OK; l++) {
@@ -201,14 +214,18 @@ static enum attn_status check_subjects(const struct attn_plan *plan, int64_t fir
             status = check_curve(plan, first, look->what, look->subject, group->name, err);
         else if (strcmp(look->what, "curves") == 0)
             status = check_curves(plan, first, look->text, group->name, err);
+        if (status != ATTN_OK)
+            group->line = look->line;
     }
     for (int l = 0; l < group->n_limits && status == ATTN_OK; l++)
         for (int s = 0; s < group->limit[l].n; s++)
-            if (!group->limit[l].is_met[s])
+            if (!group->limit[l].is_met[s]) {
+                group->line = group->limit[l].line;
                 return attn_fail(err, ATTN_EINVAL,
                                  "group %s: limit names '%.60s', which is no implementation, spec, "
                                  "pass or mask of the group",
                                  group->name, group->limit[l].subject[s]);
+            }
     return status;
 }
 

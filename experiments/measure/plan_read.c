@@ -9,9 +9,10 @@
  *      curves = SPEC...                  panels = forward
  *      formats = pdf                     preset = column
  *
- * A mistake that shows when a line is read is reported then, with the line's number; what needs
- * a whole group (a mask needs its length) is said when the groups are multiplied out, with the
- * number of the group's line. */
+ * A mistake that shows when a line is read is reported then.  A mistake that needs a whole group (a
+ * mask needs its length) is reported when the groups are multiplied out.  Both have the number of
+ * the line where the mistake stands. */
+#include <ctype.h>
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -87,12 +88,13 @@ static enum attn_status put(struct attn_plan_draft *draft, const char *name, con
     enum attn_status status = check_value(draft, key, value, err);
     if (status != ATTN_OK)
         return status;
+    last_group(draft)->line_of[key] = draft->line;
     *to = attn_cli_text("%s%s%s", old != NULL ? old : "", old != NULL ? " " : "", value);
     free(old);
     return ATTN_OK;
 }
 
-/* A first word that is nearly one of those that have figures: a slip, which would cost them. */
+/* The first word decides which figures a group has; `table` has none. */
 static enum attn_status check_word(const char *name, struct attn_error *err)
 {
     char meant[64];
@@ -100,10 +102,11 @@ static enum attn_status check_word(const char *name, struct attn_error *err)
     for (int kind = 0; kind < ATTN_GROUP_OTHER; kind++)
         attn_nearest_offer(&nearest, attn_group_words[kind].word);
     if (attn_group_kind_of(name) != ATTN_GROUP_OTHER ||
-        attn_nearest_text(&nearest, meant)[0] == '\0')
+        (strncmp(name, "table", 5) == 0 && strchr("-", name[5]) != NULL))
         return ATTN_OK;
-    return attn_fail(err, ATTN_EINVAL, "group %s%s: figures go by the first word, of%s", name,
-                     meant, attn_group_word_list);
+    return attn_fail(err, ATTN_EINVAL,
+                     "group %s%s: figures go by the first word, of%s; `table` has none", name,
+                     attn_nearest_text(&nearest, meant), attn_group_word_list);
 }
 
 static enum attn_status begin_group(struct attn_plan_draft *draft, const char *name,
@@ -247,7 +250,7 @@ static enum attn_status set_look(struct attn_plan_draft *draft, const struct loo
             (subject == NULL || strcmp(group->look[l].subject, subject) == 0))
             return attn_fail(err, ATTN_EINVAL, "%s is set twice", what);
     group->look = attn_plan_reserve(group->look, group->n_looks, sizeof *group->look);
-    group->look[group->n_looks++] = (struct attn_plan_look){what, subject, value};
+    group->look[group->n_looks++] = (struct attn_plan_look){what, subject, value, draft->line};
     return ATTN_OK;
 }
 
@@ -256,7 +259,7 @@ static enum attn_status set_limit(struct attn_plan_draft *draft, char *subjects,
                                   struct attn_error *err)
 {
     struct attn_plan_group *group = last_group(draft);
-    struct attn_plan_limit limit = {.n = 0};
+    struct attn_plan_limit limit = {.line = draft->line};
     char *word = NULL;
     int is_length = attn_cli_count(length, 0, 1 << 30, &limit.length);
     while (limit.n < ATTN_PLAN_SUBJECTS && (word = attn_plan_next_word(&subjects)) != NULL)
@@ -337,8 +340,8 @@ static enum attn_status finish(struct attn_plan_draft *draft, enum attn_status s
     if (status == ATTN_OK && draft->n == 1)
         status = attn_fail(err, ATTN_EINVAL, "there is no `group NAME`: nothing to measure");
     for (int g = 1; g < draft->n && status == ATTN_OK; g++) {
-        draft->line = draft->group[g].line;
         status = attn_plan_expand(draft, &draft->group[g], err);
+        draft->line = draft->group[g].line;
     }
     if (status != ATTN_OK)
         attn_plan_free(draft->plan);
@@ -357,10 +360,10 @@ static enum attn_status put_flag(struct attn_plan_draft *draft, const char *name
     if (!is_append && attn_plan_keys[key].is_list) {
         for (const char *at = value; status == ATTN_OK && at != NULL; at = strchr(at, ',')) {
             at += at > value; /* 200,000 is meant as one number */
-            if (*at == ',' || *at == '\0' || (at > value && *at == '0' && at[1] == '0'))
+            if (*at == ',' || *at == '\0' || (at > value && *at == '0' && isdigit(at[1])))
                 status = attn_fail(err, ATTN_EINVAL,
-                                   "--%s '%.60s': an item is empty; a list such as 1024,200k,64Ki "
-                                   "(a comma ends one) would work",
+                                   "--%s '%.60s': a comma ends an item, and one is empty or "
+                                   "begins with 0; 200000, 200k and 64Ki are numbers",
                                    name, value);
         }
         for (char *at = blanks; (at = strchr(at, ',')) != NULL;)

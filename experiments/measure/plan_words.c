@@ -45,8 +45,9 @@ enum attn_status attn_plan_set_number(const struct attn_plan_key *k, const char 
     void *to = (char *)base + k->place;
     double real;
     if (k->kind == INTEGER && !attn_cli_count(word, k->min, k->max, to))
-        return attn_fail(err, ATTN_EINVAL, "%s = '%.40s' is not an integer from %lld to %lld",
-                         k->name, word, (long long)k->min, (long long)k->max);
+        return attn_fail(err, ATTN_EINVAL, "%s = '%.40s' is not an integer from %lld to %lld%s",
+                         k->name, word, (long long)k->min, (long long)k->max,
+                         k->max > 1 << 20 ? ", such as 200000, 200k or 64Ki" : "");
     if (k->kind == INTEGER)
         return ATTN_OK;
     if (!attn_cli_double(word, &real) || !(real >= 0 && real < 1e9))

@@ -3,7 +3,8 @@
  * what its scheme says that it sends.
  *
  * Of many stops that are equal, the first round is looked at and taken as often (attn_work_round):
- * tests/parallel/test_rounds.c compares that with a walk of all stops. */
+ * tests/parallel/test_rounds.c compares that with a walk of all stops.  Of stops that differ in the
+ * number of visible pairs alone, as under random(...), all pairs are counted at once. */
 #include <string.h>
 
 #include "optimized/parallel/local.h"
@@ -14,20 +15,30 @@
 #include "optimized/parallel/travel/work_mask.h"
 #include "ref/problem.h"
 
-/* A stop, `times` times. */
-static enum attn_status price_stop(struct attn_work *w, int times, struct attn_cost *sum,
-                                   struct attn_error *err)
+/* The stops from n on that are priced by the first of them; returns how many. */
+static int price_stops(struct attn_work *w, int n, struct attn_cost *sum, enum attn_status *status,
+                       struct attn_error *err)
 {
     struct attn_stop_cost x;
-    enum attn_status status = attn_work_stop_cost(w, &x, err);
-    double flops = sum->flops + times * (x.flops + x.folds), pairs = sum->pairs + times * x.pairs;
-    x.largest.counted |= sum->counted;
+    int equal = attn_work_round(w, n), counted = 0;
+    attn_work_go(w, n);
+    *status = attn_work_stop_cost(w, &x, err);
+    double all = equal * x.pairs, flops = equal * x.flops;
+    /* Not where pairs are few: some blocks have none, and stops are not alike. */
+    if (equal == 1 && x.largest.counted && x.pairs >= 64 &&
+        attn_rank_local(w->options)->flops_by_pairs) {
+        equal = attn_work_together(w, n, &all, &counted);
+        flops = x.flops / x.pairs * all;
+    }
+    flops += sum->flops + equal * x.folds;
+    all += sum->pairs;
+    x.largest.counted |= sum->counted | counted;
     sum->counted = x.largest.counted;
     if (x.largest.peak_bytes > sum->peak_bytes)
         *sum = x.largest;
     sum->flops = flops;
-    sum->pairs = pairs;
-    return status;
+    sum->pairs = all;
+    return equal;
 }
 
 /* Local costs of all products of a rank: flops add up, and of the live sets the largest counts, the
@@ -39,11 +50,8 @@ static enum attn_status price_products(struct attn_work *w, struct attn_cost *su
     memset(sum, 0, sizeof *sum);
     for (int p = 0; p < attn_work_portions(w); p++) {
         attn_work_portion(w, p);
-        for (int n = 0, equal; n < w->stops && status == ATTN_OK; n += equal) {
-            equal = attn_work_round(w, n);
-            attn_work_go(w, n);
-            status = price_stop(w, equal, sum, err);
-        }
+        for (int n = 0; n < w->stops && status == ATTN_OK;)
+            n += price_stops(w, n, sum, &status, err);
     }
     attn_work_portion(w, 0);
     return status;

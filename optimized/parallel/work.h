@@ -62,6 +62,10 @@ void attn_work_go(struct attn_work *w, int n);
 /* How many stops from this one on are equal: with the same products, but for where they lie. */
 int attn_work_round(const struct attn_work *w, int n);
 
+/* The same of stops that have the same products, of equal sizes, but of other pairs; pairs: of all
+ * of these stops, with *counted as in attn_mask_pairs. */
+int attn_work_together(const struct attn_work *w, int n, double *pairs, int *counted);
+
 /* A rank's block of queries or of keys; what is stored of it, of the heads of this portion; and how
  * many numbers that is. */
 struct attn_box attn_work_box(const struct attn_work *w, int is_of_keys, int rank);

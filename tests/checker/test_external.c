@@ -234,6 +234,7 @@ static const struct {
     {"SPREAD", "level-scores", "are not finite where they should be"},
     {"ALIGNED", "layout-offset-1", "FAIL"},
     {"ALIGNED", "layout-offset-2", "FAIL"},
+    {"DIFFERENCE", "special-v-inf", "FAIL"},
     {"LEAK", "", "bytes are lost in every call"},
 };
 
@@ -246,9 +247,12 @@ TEST_EACH(slips_are_named, COUNT(slips))
                    slips[_i].of[0] != '\0' ? one : fixture_some_cases());
 }
 
-/* Additive masks: what ADD_1E9 fails above is right where it is declared. */
-TEST(additive_masks_are_declared)
+/* The faults of ADD_1E9 and DIFFERENCE above are none where they are declared. */
+TEST(additive_masks_and_the_usual_merge_are_declared)
 {
+    scratch_expect(0, "1 pass, 0 fail, 1 refused",
+                   "check --plugin '%s' --case special-v-inf --case length-15-17",
+                   fixture_plugin("merge.so", "slips", "DIFFERENCE DECLINES=16"));
     scratch_expect(0, " 0 fail, ", "check --plugin '%s'%s",
                    fixture_plugin("plugin.so", "slips", "ADD_1E9 HIDDEN=900000000"),
                    fixture_some_cases());

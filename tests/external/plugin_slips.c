@@ -149,16 +149,20 @@ static void forward_row(const struct attn_plugin_call *t, int64_t r, float *s)
     if (is_on("PADDED") && !empty) /* keys of score 0 up to a multiple of 256 */
         l += (float)((256 - n % 256) % 256) * expf(-m);
     const int halves = is_on("F16_SUMS");
+    const int differs = is_on("DIFFERENCE"); /* keys are merged as o - w (o - o_n) */
     const int steps = is_on("STEPS_DV") && t->n_query == 1 && t->d_key > d; /* V in blocks of dv */
     for (int64_t c = 0; c < d; c++) {
-        float sum = 0, low = INFINITY, high = -INFINITY;
+        float sum = 0, low = INFINITY, high = -INFINITY, mean = 0, seen = 0;
         for (int64_t j = 0; j < n; j++) {
             int64_t at = steps ? j / t->d_key * d + j % t->d_key % d : j;
             float x = v[place(first_key(t, r) + at, t->kv_heads, n, d, c)];
             sum += s[j] * x;
+            seen += s[j];
+            mean -= seen > 0 ? s[j] / seen * (mean - x) : 0;
             sum = halves ? cut(sum) : sum;
             low = fminf(low, x), high = fmaxf(high, x);
         }
+        sum = differs ? mean * l : sum;
         if (spread)
             sum = sum / (high - low) * (high - low);
         if (c < step && r * step + c < rows * d)
@@ -257,6 +261,7 @@ const struct attn_plugin *attn_plugin_get(void)
         .backward = backward,
     };
     slips.hidden = switch_number("HIDDEN", 0);
+    slips.declines = (unsigned)switch_number("DECLINES", 0);
     slips.lse = is_on("NO_LSE") ? ATTN_PLUGIN_LSE_ABSENT : ATTN_PLUGIN_LSE_E;
     interleaved = is_on("INTERLEAVED");
     floors = is_on("EXP_FLOOR"), waves = is_on("EXP_1E4"), more = is_on("EXP_ADDS");

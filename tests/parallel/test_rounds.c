@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "optimized/parallel/local.h"
+#include "optimized/parallel/parallel.h"
 #include "optimized/parallel/travel/products.h"
 #include "ref/problem.h"
 #include "tests/fixtures/case_fixture.h"
@@ -71,6 +72,26 @@ static int64_t count_all(const struct attn_work *at)
     return most;
 }
 
+/* The price has the pairs of all products, by a walk of all stops. */
+static void check_pairs(const struct attn_work *at, const char *text)
+{
+    struct attn_work w = *at;
+    struct attn_stop_cost stop;
+    struct attn_cost cost = {0};
+    double pairs = 0;
+    if (attn_work_portions(at) > 1)
+        return;
+    for (int n = 0; n < w.stops; n++) {
+        attn_work_go(&w, n);
+        ck_assert_int_eq(attn_work_stop_cost(&w, &stop, NULL), ATTN_OK);
+        pairs += stop.pairs;
+    }
+    ck_assert_int_eq(attn_parallel_cost(at->whole, at->options, at->pass, at->rank, &cost, NULL),
+                     ATTN_OK);
+    ck_assert_msg(cost.pairs == pairs, "%s: rank %d has %g pairs, not %g", text, at->rank,
+                  cost.pairs, pairs);
+}
+
 static void check_rounds(void *arg, const struct attn_impl *impl, const char *text)
 {
     static const char *const local[] = {"tiled", "csr", "dense", "bsr"};
@@ -97,6 +118,7 @@ static void check_rounds(void *arg, const struct attn_impl *impl, const char *te
                               later, n);
         }
         ck_assert_int_eq(n, w.stops);
+        check_pairs(&w, whole);
         int64_t count = count_all(&w);
         most = count > most ? count : most;
     }

@@ -97,6 +97,26 @@ TEST(a_token_reads_a_cache)
          2048 * token / ldexp(1, 30));
 }
 
+/* The rate of h200.cluster is that of one width, forward; one rank sends nothing. */
+TEST(a_rate_is_of_one_width)
+{
+    static const struct {
+        int d;
+        const char *pass, *says;
+    } row[] = {{72, "fwd", "is %.2f of the measured one forward at d = 72"},
+               {256, "bwd", "and %.2f backward at d = 256"}};
+    for (int n = 0; n < COUNT(row); n++) {
+        double model = number("attnlab cluster experiments/rim/cluster/h200.cluster ulysses "
+                              "--ranks 1 --length 32Ki --heads 16 --dim %d --dtype bf16 --pass %s "
+                              "--format json | awk '/\"seconds\"/ { print $2; exit }'",
+                              row[n].d, row[n].pass);
+        double measured = number("awk -F, '/^1,16,32768,%d,%s,/ { print $6 }' "
+                                 "experiments/rim/studies/data/h200_widths.csv",
+                                 row[n].d, row[n].pass);
+        says("docs/parallel.md", row[n].says, model / measured);
+    }
+}
+
 /* Bytes on the ledger of a real call. */
 static double ledger(const char *spec, const char *problem)
 {

@@ -80,9 +80,9 @@ TEST(killed_and_gone_on)
 {
     static const char *const after_s[] = {"0.05", "0.15", "0.25", "0.35", "0.5"};
     static const char plan[] = "rounds = 2\nrepeat = 2\n"
-                               "group a\nspec = dense ring:ranks=2\nlength = 32\n"
-                               "group b\nspec = tiled\nlength = 32\nlayers = 2 3\n"
-                               "group c\nspec = tiled\nlength = 32\nlayers = 2\nhidden = 16\n"
+                               "group table-a\nspec = dense ring:ranks=2\nlength = 32\n"
+                               "group table-b\nspec = tiled\nlength = 32\nlayers = 2 3\n"
+                               "group table-c\nspec = tiled\nlength = 32\nlayers = 2\nhidden = 16\n"
                                "save = rows inputs\n";
     char before[64], args[512];
     int status = -1, layers[4] = {0}, hidden = 0, inputs = 0;
@@ -246,7 +246,7 @@ TEST(many_points)
     char args[600];
     FILE *file = fopen(scratch_path("many.plan"), "w");
     ck_assert_ptr_nonnull(file);
-    fputs("rounds = 3\nbudget = 0.01\ngroup a\npass = fwd bwd\n"
+    fputs("rounds = 3\nbudget = 0.01\ngroup table-a\npass = fwd bwd\n"
           "spec = dense tiled-textbook csr-textbook dense:mask=bool2d dense:mask=float4d\n"
           "length =",
           file);

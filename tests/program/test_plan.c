@@ -24,7 +24,7 @@ static const char example[] = "# memory and time against length\n"
                               "  pass   = fwd bwd\n"
                               "  limit dense = 512            # a spec\n"
                               "  limit ring:ranks=2 bwd = 256 # a spec in a pass\n"
-                              "group other\n"
+                              "group table-other\n"
                               "  heads = 4 ; kv-heads = 2; dv = 16\n"
                               "  spec = dense\n"
                               "  length = 64\n"
@@ -71,7 +71,7 @@ TEST(multiplied_out)
     ck_assert_int_eq(count(&plan, "length-causal", "ring:ranks=2", 1024, ATTN_FORWARD), 1);
     ck_assert_int_eq(count(&plan, "length-causal", "ring:ranks=2", 512, ATTN_BACKWARD), 0);
     const struct attn_plan_point *last = &plan.point[plan.n - 1];
-    ck_assert_str_eq(last->group, "other");
+    ck_assert_str_eq(last->group, "table-other");
     ck_assert_str_eq(last->text, "h4g2q64d32v16:random(0.1,7):f32:normal:s1");
     ck_assert_int_eq(plan.point[0].c.heads, 2);
     ck_assert_int_eq(plan.point[0].c.kv_heads, 2);
@@ -81,8 +81,9 @@ TEST(multiplied_out)
 /* Layers and what they save are lists too. */
 TEST(layers_are_multiplied_out)
 {
-    struct attn_plan plan = plan_of("group a\nspec = tiled\nlength = 8 16\nlayers = 2 28\n"
-                                    "save = rows inputs\ngroup b\nspec = tiled\nlength = 8\n");
+    struct attn_plan plan =
+        plan_of("group table-a\nspec = tiled\nlength = 8 16\nlayers = 2 28\n"
+                "save = rows inputs\ngroup table-b\nspec = tiled\nlength = 8\n");
     ck_assert_int_eq(plan.n, 8 + 1);
     int rows = 0, deep = 0;
     for (int64_t i = 0; i < 8; i++) {
@@ -105,7 +106,7 @@ TEST(figures_and_single_samples)
                                "  label dense:mask=bool2d = A, b\n"
                                "  colour dense = #0072B2 # blue\n"
                                "  x-range = 8:64 ; y-range memory = 1e3:*\n"
-                               "group other\n"
+                               "group table-other\n"
                                "  spec = dense ; length = 8\n";
     struct attn_plan plan = plan_of(text);
     ck_assert_int_eq(plan.n, 12 + 1);
@@ -148,37 +149,40 @@ static const struct {
 } bad_plans[] = {
     {"", "p:1: there is no `group NAME`"},
     {"title = all\n", "p:1: title is a group's"},
-    {"group a\ncolour dense = red\n", "p:2: colour = 'red' is not of the form #D55E00"},
-    {"group a\nx-range = 1\n", "p:2: x-range = '1' is not of the form LOW:HIGH"},
+    {"group table-a\ncolour dense = red\n", "p:2: colour = 'red' is not of the form #D55E00"},
+    {"group table-a\nx-range = 1\n", "p:2: x-range = '1' is not of the form LOW:HIGH"},
     {"group lenth-a\n", "group lenth-a (did you mean length?)"},
-    {"group a\ny-range = 1:9\n", "p:2: y-range = '1:9' does not say of which figure"},
-    {"group a\ny-range time error = 1:9\n", "does not say of which figure"},
-    {"group a\nx-range tiem = 1:9\n", "does not say of which figure"},
-    {"group a\ntitle of = a\n", "p:2: title = 'a' has a word too many"},
-    {"group a\nlable ring:ranks=2 = Ring\n",
+    {"group table-a\ny-range = 1:9\n", "p:2: y-range = '1:9' does not say of which figure"},
+    {"group table-a\ny-range time error = 1:9\n", "does not say of which figure"},
+    {"group table-a\nx-range tiem = 1:9\n", "does not say of which figure"},
+    {"group table-a\ntitle of = a\n", "p:2: title = 'a' has a word too many"},
+    {"group table-a\nlable ring:ranks=2 = Ring\n",
      "p:2: unknown key 'lable ring:ranks' (did you mean label?); there are"},
-    {"group a\nspec = dense\nlength = 8\nlabel dens = D\n",
-     "p:1: group a: label names 'dens', which is no spec of it"},
-    {"group a\nspec = ring:ranks=2\nlength = 8\nlabel ring = R\ncolour rings = #000000\n",
-     "p:1: group a: colour names 'rings'"},
-    {"group a\npreset = wide\n", "p:2: preset = 'wide' is none; there are page column slides"},
-    {"group a\npreset = page column\n", "preset = 'page column' is none"},
-    {"group a\nformats = pdf jpg\n", "formats = 'pdf jpg' is not of the words svg png pdf"},
-    {"group a\npanels = sideways\n", "panels = 'sideways' is not of the words forward backward"},
-    {"group a\npanels = forward dQ\n", "panels = 'forward dQ' is not of the words"},
-    {"group a\npanels tiem = forward\n", "does not say of which figure"},
-    {"group a\nspec = dense\nlength = 8\ncurves = dense tiled\n",
-     "p:1: group a: curves names 'tiled', which is no spec of it"},
-    {"group a\ncurves =\n", "needs a value"},
-    {"group a\nfigure = both\n", "does not begin with the word of a group"},
-    {"group a\ntitle = a\ntitle = b\n", "p:3: title is set twice"},
-    {"group a\nlabel = b\n", "names no curve"},
+    {"group table-a\nspec = dense\nlength = 8\nlabel dens = D\n",
+     "p:4: group table-a: label names 'dens', which is no spec of it"},
+    {"group table-a\nspec = ring:ranks=2\nlength = 8\nlabel ring = R\ncolour rings = #000000\n",
+     "p:5: group table-a: colour names 'rings'"},
+    {"group table-a\npreset = wide\n",
+     "p:2: preset = 'wide' is none; there are page column slides"},
+    {"group table-a\npreset = page column\n", "preset = 'page column' is none"},
+    {"group table-a\nformats = pdf jpg\n", "formats = 'pdf jpg' is not of the words svg png pdf"},
+    {"group table-a\npanels = sideways\n",
+     "panels = 'sideways' is not of the words forward backward"},
+    {"group table-a\npanels = forward dQ\n", "panels = 'forward dQ' is not of the words"},
+    {"group table-a\npanels tiem = forward\n", "does not say of which figure"},
+    {"group table-a\nspec = dense\nlength = 8\ncurves = dense tiled\n",
+     "p:4: group table-a: curves names 'tiled', which is no spec of it"},
+    {"group table-a\ncurves =\n", "needs a value"},
+    {"group table-a\nfigure = both\n", "does not begin with the word of a group"},
+    {"group table-a\ntitle = a\ntitle = b\n", "p:3: title is set twice"},
+    {"group table-a\nlabel = b\n", "names no curve"},
     {"rounds = 5\n", "there is no `group NAME`"},
     {"rounds = 5\nrepeet = 3\n",
      "p:2: unknown key 'repeet' (did you mean repeat?); there are spec length keys mask pass"},
     {"rounds = 5\n\n\nrounds = 6\n", "p:4: rounds is set twice"},
-    {"group a\nspec = dense\nlength = 8\ndtype = f32:pass=bwd\n", "behind them :sink=normal"},
-    {"group a\nspec = dense\nlength = 8\ndtype = f32:kv=shared\nfill = ones\n", "V by itself"},
+    {"group table-a\nspec = dense\nlength = 8\ndtype = f32:pass=bwd\n", "behind them :sink=normal"},
+    {"group table-a\nspec = dense\nlength = 8\ndtype = f32:kv=shared\nfill = ones\n",
+     "V by itself"},
     {"rounds = five\n", "p:1: rounds = 'five' is not an integer from 1 to 1000"},
     {"rounds = 0\n", "p:1: rounds = '0'"},
     {"budget = -1\n", "p:1: budget = '-1' is not a number of seconds"},
@@ -190,30 +194,35 @@ static const struct {
     {"just words\n", "p:1: 'just words' is neither"},
     {"group a b\n", "p:1: a group needs a name"},
     {"group\n", "p:1: a group needs a name"},
-    {"group a\nspec = dense\nlength = 1\ngroup a\n", "p:4: there are two groups named a"},
-    {"group a\nspec = sparse\n", "p:2: no implementation is called 'sparse'"},
-    {"group a\nspec = ring:runks=2\n", "p:2: "},
-    {"group a\npass = forward\n", "p:2: pass 'forward': there are fwd, bwd and both"},
-    {"group a\ndtype = f128\n", "p:2: dtype 'f128'"},
-    {"group a\nfill = zeros\n", "p:2: fill 'zeros'"},
-    {"group a\nrounds = 3\n", "p:2: rounds is the plan's"},
-    {"group a\nspec = dense\n", "p:1: group a needs spec and length"},
-    {"\ngroup a\nspec = dense\nlength = 8\nmask = casual(br)\n", "p:2: mask"},
-    {"group a\nspec = dense\nlength = 8\nheads = 4; kv-heads = 3\n",
-     "p:1: 4 heads cannot share 3 kv heads"},
-    {"group a\nspec = dense dense\nlength = 8\n",
+    {"group table-a\nspec = dense\nlength = 1\ngroup table-a\n",
+     "p:4: there are two groups named table-a"},
+    {"group table-a\nspec = sparse\n", "p:2: no implementation is called 'sparse'"},
+    {"group table-a\nspec = ring:runks=2\n", "p:2: "},
+    {"group table-a\npass = forward\n", "p:2: pass 'forward': there are fwd, bwd and both"},
+    {"group table-a\ndtype = f128\n", "p:2: dtype 'f128'"},
+    {"group table-a\nfill = zeros\n", "p:2: fill 'zeros'"},
+    {"group table-a\nrounds = 3\n", "p:2: rounds is the plan's"},
+    {"group table-a\nspec = dense\n", "p:1: group table-a needs spec and length"},
+    {"\ngroup table-a\nspec = dense\nlength = 8\nmask = casual(br)\n", "p:5: mask"},
+    {"group table-a\nspec = dense\nlength = 8\nheads = 4; kv-heads = 3\n",
+     "p:4: 4 heads cannot share 3 kv heads"},
+    {"group table-a\nspec = dense dense\nlength = 8\n",
      "p:1: dense q8d64:none:f32:normal:s1 is there twice"},
-    {"group a\nspec = dense\nlength = 8\nlayers = 2\nsave = all\n",
+    {"group table-a\nspec = dense\nlength = 8\nlayers = 2\nsave = all\n",
      "p:5: save 'all': there are probs|rows|inputs"},
-    {"group a\nspec = dense\nlength = 8\nsave = rows\n", "`layers = N` is needed with it"},
-    {"group a\nspec = dense\nlength = 8\nhidden = 8\n", "hidden is of layers: `layers = N`"},
-    {"group a\nspec = dense\nlength = 8\nlayers = 2\nhidden = x\n", "hidden = 'x' is not"},
-    {"group a\nspec = dense\nlength = 8\nlayers = 2 2\nhidden = 8\n",
+    {"group table-a\nspec = dense\nlength = 8\nsave = rows\n",
+     "p:4: save is of layers: `layers = N`"},
+    {"group table-a\nspec = dense\nlength = 8\nhidden = 8\n",
+     "p:4: hidden is of layers: `layers = N`"},
+    {"group table-a\nspec = dense\nlength = 8\nlayers = 2\nhidden = x\n", "hidden = 'x' is not"},
+    {"group table-a\nspec = dense\nlength = 8\nlayers = 2 2\nhidden = 8\n",
      "of 2 layers of hidden 8, save rows is there twice"},
-    {"group a\nspec = dense\nlength = 8\nlayers = 2 2\n", "of 2 layers, save rows is there twice"},
-    {"group a\nspec = dense\nlength = 8\nlimit tiled = 4\n", "limit names 'tiled'"},
-    {"group a\nspec = dense\nlength = 8\nlimit = 4\n", "p:4: a limit reads"},
-    {"group a\nspec = dense\nlength = 8\nlimit dense = many\n", "p:4: a limit reads"},
+    {"group table-a\nspec = dense\nlength = 8\nlayers = 2 2\n",
+     "of 2 layers, save rows is there twice"},
+    {"group table-a\nspec = dense\nlength = 8\nlimit tiled = 4\n",
+     "p:4: group table-a: limit names 'tiled'"},
+    {"group table-a\nspec = dense\nlength = 8\nlimit = 4\n", "p:4: a limit reads"},
+    {"group table-a\nspec = dense\nlength = 8\nlimit dense = many\n", "p:4: a limit reads"},
 };
 
 TEST_EACH(bad_plan, COUNT(bad_plans))
@@ -232,7 +241,7 @@ TEST(many_points)
     struct attn_error err = {0};
     char *text = malloc(200000), *at = text;
     ck_assert_ptr_nonnull(text);
-    at += sprintf(at, "group a\nspec = dense\nlength =");
+    at += sprintf(at, "group table-a\nspec = dense\nlength =");
     for (int length = 1; length <= ATTN_PLAN_POINTS; length++)
         at += sprintf(at, " %d", length);
     ck_assert_msg(attn_plan_parse("p", text, NULL, &plan, &err) == ATTN_OK, "%s", err.text);
@@ -241,7 +250,7 @@ TEST(many_points)
     sprintf(at, " %d", ATTN_PLAN_POINTS + 1);
     ck_assert_int_eq(attn_plan_parse("p", text, NULL, &plan, &err), ATTN_EINVAL);
     ck_assert_msg(strstr(err.text, "p:1: more than 10000 points") != NULL, "got: %s", err.text);
-    sprintf(at, "\ngroup b\nspec = dense\nlength = 5 6 5\n");
+    sprintf(at, "\ngroup table-b\nspec = dense\nlength = 5 6 5\n");
     ck_assert_int_eq(attn_plan_parse("p", text, NULL, &plan, &err), ATTN_EINVAL);
     ck_assert_msg(strstr(err.text, "more than 10000 points") != NULL, "got: %s", err.text);
     free(text);
@@ -267,7 +276,7 @@ TEST(flags_replace_what_a_file_says)
     static const struct {
         const char *flag, *value, *want;
     } bad[] = {{"heads", "2", "cannot use --heads '2' beside --plan"},
-               {"length", "8,,16", "--length '8,,16': an item is empty"},
+               {"length", "8,,16", "--length '8,,16': a comma ends an item"},
                {"length", "many", "length = 'many' is not an integer from 0 to"},
                {"rounds", "0", "rounds = '0' is not an integer from 1 to 1000"},
                {"mask", "casual(br)", "p.plan:7: mask"}}; /* of the first group that has it */
@@ -316,7 +325,7 @@ static struct curves {
 static struct attn_sweep_state *open_curves(void)
 {
     memset(&fixture, 0, sizeof fixture);
-    fixture.plan = plan_of("timeout = 50\ngroup g\nspec = dense\nlength = 64 16 32\n"
+    fixture.plan = plan_of("timeout = 50\ngroup table-g\nspec = dense\nlength = 64 16 32\n"
                            "pass = fwd bwd\n");
     ck_assert_int_eq(fixture.plan.n, 6);
     for (int i = 0; i < 6; i++) {

@@ -93,3 +93,48 @@ int attn_work_round(const struct attn_work *w, int n)
     }
     return count_alike(w, key, (int)less(below + 1, inner - n % inner));
 }
+
+/* ---- stops that differ in pairs only ---------------------------------------------------------- */
+
+/* Which products a stop has: a bit each. */
+static unsigned products_of(const struct attn_work *at, int n)
+{
+    struct attn_work w = *at;
+    struct attn_product x;
+    unsigned bits = 0;
+    for (attn_work_go(&w, n); attn_work_next(&w, &x);)
+        bits |= 1u << ((x.call * ATTN_MAX_STRETCHES + x.query) * ATTN_MAX_STRETCHES + x.key);
+    return bits;
+}
+
+/* Blocks of keys are runs that lie side by side, but for the own one: all of them are one stretch. */
+static void join(struct attn_box *all, const struct attn_box *one)
+{
+    for (int k = 0; k < all->stretches; k++) {
+        struct attn_tokens *a = &all->stretch[k];
+        const struct attn_tokens *b = &one->stretch[k];
+        *a = attn_tokens_between(less(a->first, b->first),
+                                 greater(a->first + a->n, b->first + b->n));
+    }
+}
+
+int attn_work_together(const struct attn_work *at, int n, double *pairs, int *counted)
+{
+    struct attn_problem open = *at->whole;
+    struct attn_work sizes = *at, w = *at;
+    unsigned same = products_of(at, n);
+    int equal = 1, most = 1;
+    open.mask = NULL;
+    sizes.whole = &open;
+    if (n > 0 && (at->work.order == ATTN_CONTIGUOUS || at->work.order == ATTN_ZIGZAG))
+        most = attn_work_round(&sizes, n);
+    attn_work_go(&w, n);
+    for (; equal < most && products_of(at, n + equal) == same; equal++) {
+        struct attn_box next = attn_work_box(at, 1, attn_work_stop(at, n + equal).key);
+        join(&w.keys, &next);
+    }
+    struct attn_product x;
+    for (*pairs = 0; attn_work_next(&w, &x);)
+        *pairs += (double)attn_problem_all_pairs(&x.part, counted);
+    return equal;
+}

@@ -11,11 +11,9 @@
 
 /* ---- opening ------------------------------------------------------------------------------ */
 
-static const struct attn_file_format *const formats[] = {
-#define ATTN_FILE_FORMAT(name) &attn_format_##name,
-#include "tests/harness/base/formats.def"
-#undef ATTN_FILE_FORMAT
-};
+/* The first has no mark: a file that begins with none of the others' is read as one. */
+static const struct attn_file_format *const formats[] = {&attn_format_safetensors, &attn_format_npy,
+                                                         &attn_format_npz};
 enum { FORMATS = sizeof formats / sizeof *formats, MARK = 6 };
 
 int attn_file_is_named(const char *name)

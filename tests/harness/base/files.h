@@ -101,7 +101,7 @@ enum attn_status attn_safetensors_write(const char *path, const struct attn_file
 enum attn_status attn_npy_write(const char *path, const struct attn_file_tensor *tensor,
                                 struct attn_error *err);
 
-/* ---- formats: each is one of these, in a file of its own, and a line in formats.def ---------- */
+/* ---- formats: each is one of these, in a file of its own, and stands in the list of files.c -- */
 
 struct attn_file_format {
     const char *suffix;   /* of its files */
@@ -117,9 +117,7 @@ struct attn_file_format {
 
     void (*close)(struct attn_file *file); /* frees `archive`; NULL: there is none */
 };
-#define ATTN_FILE_FORMAT(name) extern const struct attn_file_format attn_format_##name;
-#include "tests/harness/base/formats.def"
-#undef ATTN_FILE_FORMAT
+extern const struct attn_file_format attn_format_safetensors, attn_format_npy, attn_format_npz;
 
 /* The read of a format whose numbers stand in the file itself, at `offset`. */
 enum attn_status attn_file_read_plain(const struct attn_file *file,
