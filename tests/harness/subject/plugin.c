@@ -230,31 +230,19 @@ static void take_back(struct work *w)
 
 /* ---- masks, slopes, places ------------------------------------------------------------------- */
 
-/* Pages that end with so many bytes, at an inaccessible one. */
-static void *take_block(struct work *w, size_t bytes)
+/* These bytes, on pages to be read that end at an inaccessible one; NULL without memory. */
+static const void *give_block(struct work *w, const void *from, size_t bytes)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), all = (bytes / page + 1) * page;
-    struct attn_plugin_block *block = &w->block[w->n_blocks];
-    block->bytes = all;
-    block->at = attn_pages_take(all, 0);
-    if (block->at == NULL) {
+    unsigned char *at = attn_pages_take(all, 0);
+    if (at == NULL) {
         w->status = attn_fail(w->err, ATTN_ENOMEM, "no memory for %zu bytes of a call", bytes);
         return NULL;
     }
-    w->n_blocks++;
-    return (unsigned char *)block->at + all - bytes;
-}
-
-/* The same with these bytes in them, to be read; NULL without memory. */
-static const void *give_block(struct work *w, const void *from, size_t bytes)
-{
-    void *to = take_block(w, bytes);
-    if (to == NULL)
-        return NULL;
-    memcpy(to, from, bytes);
-    const struct attn_plugin_block *block = &w->block[w->n_blocks - 1];
-    attn_pages_protect(block->at, block->bytes, PROT_READ, 0);
-    return to;
+    w->block[w->n_blocks++] = (struct attn_plugin_block){at, all};
+    memcpy(at + all - bytes, from, bytes);
+    attn_pages_protect(at, all, PROT_READ, 0);
+    return at + all - bytes;
 }
 
 static void give_bytes(struct work *w)
