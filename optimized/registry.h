@@ -40,8 +40,8 @@ enum attn_status attn_spec_parse(const char *text, struct attn_spec *spec, struc
 enum attn_status attn_spec_parse_priced(const char *text, struct attn_spec *spec,
                                         struct attn_error *err);
 
-/* The same of a record that stands in another list, such as a layer's: text is all behind its name,
- * "" or ":option=value,...". */
+/* The same for an implementation that stands in another list, such as a layer's: text is all that
+ * follows its name, "" or ":option=value,...". */
 enum attn_status attn_spec_parse_as(const struct attn_impl *impl, const char *text,
                                     struct attn_spec *spec, struct attn_error *err);
 

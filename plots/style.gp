@@ -120,16 +120,26 @@ hidden(c, p)    = given(c, p) && field(c, 6 + p) eq '-'
 shown(c, p)     = has(c, p, '') && !hidden(c, p) # what has no point within the ranges is not in the legend
 mine(c, p)      = strcol("curve") eq field(c, 1) && is_of(p)
 
-# Where a curve ends: its last point; of equal ones that of the first column.
+# Where a curve ends: its last point; of equal ones that of the first column.  All its points, column by
+# column, stand from path_from on in `path_x` and `path_y`.
 end_of(c, p) = (c - 1) * words(panels) + p
 array end_x[curves * words(panels) + 1]
 array end_y[curves * words(panels) + 1]
-is_later(c, p, what) = mine(c, p) && strcol(what) ne '' && column(what) > 0 && column(across) > end_x[end_of(c, p)] && inside(x_range, column(across))
+array path_from[curves * words(panels) + 1]
+array path_x[4000]
+array path_y[4000]
+paths = 0
+is_drawn(c, p, what) = mine(c, p) && strcol(what) ne '' && column(what) > 0 && inside(x_range, column(across)) && paths < 3999
+go_on(k, a, b) = (paths = paths + 1, path_x[paths] = a, path_y[paths] = b, a > end_x[k] ? (end_x[k] = a, end_y[k] = b) : 0)
 do for [c = 1:curves] { do for [p = 1:words(panels)] {
-    end_x[end_of(c, p)] = 0
+    k = end_of(c, p)
+    path_from[k] = paths + 1
+    path_from[k + 1] = paths + 1
+    end_x[k] = 0
     if (ends && shown(c, p)) { do for [what in draws(p)] {
-        stats csv using (is_later(c, p, what) ? (end_x[end_of(c, p)] = column(across), end_y[end_of(c, p)] = column(what)) : 0) nooutput
+        stats csv using (is_drawn(c, p, what) ? go_on(k, column(across), column(what)) : 0) nooutput
     } }
+    path_from[k + 1] = paths + 1
 } }
 
 # A point of curve c in panel p, by the column `what`: nothing in other rows, far away where there is
@@ -473,16 +483,32 @@ panel(p) = sprintf("set xtics font '%s'; set ytics font '%s'; set lmargin at scr
 # A line across a panel at guide_at, where that is within its range; its text where there is room.
 guide = "if (inside(y_range, guide_at)) { set arrow 1 from graph 0, first guide_at to graph 1, first guide_at nohead back lw 1 lc rgb '#000000'; \
     if (wide(guide_text) * em < plot_x) { set label 9 guide_text at graph 0, first guide_at offset character 0.4,-0.6 left } }"
-# The name of a curve that stands out is over its end where the panel has room for it and no other curve
-# ends.  low and high: the range of y.
-across_px(k) = log(end_x[k] / x_first) / log(x_last / x_first) * plot_x
-up_px(k)     = log(end_y[k] / low) / log(high / low) * plot_y
-is_near(k, l, least) = k != l && end_x[l] > 0 && up_px(l) > up_px(k) + least * em && up_px(l) < up_px(k) + 1.7 * em
-is_alone(c, p) = (sum [d = 1:curves] is_near(end_of(c, p), end_of(d, p), width(d) > 1 ? -0.3 : 0.3)) == 0
-fits(c, p)   = width(c) > 1 && end_x[end_of(c, p)] > 0 && wide(field(c, 2)) * em < across_px(end_of(c, p)) && \
-    up_px(end_of(c, p)) > 0 && up_px(end_of(c, p)) + 1.4 * em < plot_y && is_alone(c, p)
-names = "set style textbox opaque fillcolor rgb '#ffffff' noborder margins 0.3,0.3; do for [c_ = 1:curves] { if (fits(c_, p)) { set label 5000 + c_ field(c_, 2) at first end_x[end_of(c_, p)], first end_y[end_of(c_, p)] \
-    right front boxed offset character 0,0.8 font font(t, 0.9) textcolor rgb colour(c_) } }"
+# The name of a curve that stands out is over its end or below it, where the panel has room for it and no
+# other curve passes.  low and high: the range of y; side: 1, -1, or 0 where neither is free.
+across_px(v) = log(v / x_first) / log(x_last / x_first) * plot_x
+up_px(v)     = log(v / low) / log(high / low) * plot_y
+up_at(i, v)  = across_px(path_x[i]) == v ? up_px(path_y[i]) : up_px(path_y[i - 1]) + (v - across_px(path_x[i - 1])) * \
+    (up_px(path_y[i]) - up_px(path_y[i - 1])) / (across_px(path_x[i]) - across_px(path_x[i - 1]))
+meets(x0, x1, u, v) = x0 <= x1 && larger(u, v) > box_low && smaller(u, v) < box_high
+# The point i, and the line to it.
+passes(i, is_first) = meets(larger(box_left, across_px(path_x[i])), smaller(box_right, across_px(path_x[i])), up_px(path_y[i]), up_px(path_y[i])) || \
+    (!is_first && path_x[i - 1] < path_x[i] && passes_to(i, larger(box_left, across_px(path_x[i - 1])), smaller(box_right, across_px(path_x[i]))))
+passes_to(i, x0, x1) = x0 <= x1 && meets(x0, x1, up_at(i, x0), up_at(i, x1))
+others(c, k)  = sum [d = 1:curves] (d == c ? 0 : met_by(end_of(d, k)))
+own(c, p, side) = (box_low = box_low + (side > 0 ? 0.5 * em : 0), box_high = box_high - (side < 0 ? 0.5 * em : 0), met_by(end_of(c, p)))
+met_by(k)     = sum [i = path_from[k]:path_from[k + 1] - 1] passes(i, i == path_from[k])
+is_free(c, p, side) = (box_right = across_px(end_x[end_of(c, p)]) + 0.3 * em, box_left = box_right - wide(field(c, 2)) * em - 0.6 * em, \
+    box_low = up_px(end_y[end_of(c, p)]) + (side > 0 ? -0.3 : -1.4) * em, box_high = box_low + 1.7 * em, \
+    box_left > 0 && box_low > 0.3 * em && box_high < plot_y && others(c, p) == 0 && (sum [i = 1:n_placed] meets_box(i)) == 0 && own(c, p, side) == 0)
+meets_box(i) = meets(larger(box_left, placed_left[i]), smaller(box_right, placed_right[i]), placed_low[i], placed_high[i])
+array placed_left[curves + 1]
+array placed_right[curves + 1]
+array placed_low[curves + 1]
+array placed_high[curves + 1]
+placed = "n_placed = n_placed + 1; placed_left[n_placed] = box_left; placed_right[n_placed] = box_right; placed_low[n_placed] = box_low; placed_high[n_placed] = box_high"
+side_of(c, p) = width(c) <= 1 || end_x[end_of(c, p)] <= 0 ? 0 : is_free(c, p, 1) ? 1 : is_free(c, p, -1) ? -1 : 0
+names = "set style textbox opaque fillcolor rgb '#ffffff' noborder margins 0.3,0.3; n_placed = 0; do for [c_ = 1:curves] { side = side_of(c_, p); if (side) { eval placed; set label 5000 + c_ field(c_, 2) at first end_x[end_of(c_, p)], first end_y[end_of(c_, p)] \
+    right front boxed offset character 0,0.8 * side font font(t, 0.9) textcolor rgb colour(c_) } }"
 inner(s) = wide(s) * em < 0.9 * plot_x # is there room for this text?
 
 # The value under the pointer, in SVG alone, where draw.c makes the text a <title>: plot ..., @tips

@@ -78,7 +78,7 @@ enum { ATTN_MAX_OPTIONS = 12 };
 /* How an implementation is to work.  Values are in the order of its table.  Results do not depend
  * on threads, bit for bit; memory may. */
 struct attn_options {
-    const struct attn_impl *impl; /* whose they are */
+    const struct attn_impl *impl; /* that has these options */
     int64_t value[ATTN_MAX_OPTIONS];
     const struct attn_impl *local;         /* of an "@NAME" option; NULL: NAME, at its presets */
     int64_t local_value[ATTN_MAX_OPTIONS]; /* its own values, in the order of its table */
@@ -190,8 +190,8 @@ struct attn_impl {
     enum attn_status (*backward)(struct attn_ctx *ctx, const struct attn_problem *problem,
                                  const struct attn_backward *t);
 
-    /* Arithmetic other than its storage type's: changes the precision that the bound takes.  NULL:
-     * nothing to change. */
+    /* Changes the precision that the bound takes, where the arithmetic is another than the storage
+     * type's.  NULL: it is not. */
     void (*precision)(const struct attn_problem *problem, const struct attn_options *options,
                       struct attn_precision *precision);
 

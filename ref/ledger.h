@@ -47,7 +47,7 @@ struct attn_ledger_blocks {
 struct attn_ledger;
 
 /* Called after a buffer was taken or counted, bytes > 0, or given back, bytes < 0; ledger->now is
- * what is live then.  Of several ledgers at once, each in its own thread. */
+ * what is live then.  Several ledgers may call it at once, each in its own thread. */
 struct attn_ledger_listener {
     void (*hear)(void *arg, const struct attn_ledger *ledger, const char *name, int64_t bytes);
     void *arg;
@@ -90,13 +90,14 @@ void *attn_ledger_give(struct attn_ledger *ledger, void *data);
 enum attn_status attn_ledger_count(struct attn_ledger *ledger, const char *name, int64_t count,
                                    int64_t size, struct attn_error *err);
 
-/* No longer; bytes of this name that were counted. */
+/* Stop counting bytes of this name that attn_ledger_count counted. */
 void attn_ledger_uncount(struct attn_ledger *ledger, const char *name, int64_t bytes);
 
 /* Bytes of a name in a live set: ledger->account, or at_peak. */
 int64_t attn_account_bytes(const struct attn_account *account, int n, const char *name);
 
-/* The peak begins anew, with what is live now: before the second of two calls on one ledger. */
+/* The peak begins again at what is live now.  To be called before the second of two calls on one
+ * ledger. */
 void attn_ledger_restart(struct attn_ledger *ledger);
 
 /* Give back all blocks that are still live or kept, and return how many bytes were live: 0 unless a

@@ -35,7 +35,7 @@ static inline int64_t attn_whole_key(const struct attn_problem *p, int64_t b, in
     return attn_whole_token(&p->origin.key, b, j);
 }
 
-/* Returns 1 if it is no piece of a larger problem. */
+/* Returns 1 if the problem is not a piece of a larger one. */
 int attn_problem_is_whole(const struct attn_problem *p);
 
 /* Returns 1 if two batches of the problem may have different masks. */
@@ -121,7 +121,8 @@ static inline double attn_pass_flops(const struct attn_problem *p, enum attn_pas
     return 2 * pairs * (pass == ATTN_FORWARD ? d + dv : 3 * d + 2 * dv);
 }
 
-/* The same of the visible pairs, which become cost->pairs; cost->counted as above. */
+/* The same for the visible pairs: their number becomes cost->pairs, and cost->counted is set as
+ * above. */
 static inline double attn_problem_flops(const struct attn_problem *p, enum attn_pass pass,
                                         struct attn_cost *cost)
 {
@@ -136,19 +137,19 @@ double attn_pass_bytes(const struct attn_problem *p, enum attn_pass pass);
 /* The bias of one pair, in double. */
 double attn_problem_bias(const struct attn_problem *p, int64_t b, int64_t h, int64_t i, int64_t j);
 
-/* Has any key weight in this row: one that is visible, and whose bias is not -inf? */
+/* Returns 1 if some key has weight in this row: it is visible, and its bias is not -inf. */
 int attn_problem_sees(const struct attn_problem *p, int64_t b, int64_t h, int64_t i);
 
 /* a * b, or -1 when a factor is negative or the product exceeds int64. */
 int64_t attn_product(int64_t a, int64_t b);
 
-/* In which type LSE and its gradient are stored. */
+/* The type in which LSE and its gradient are stored. */
 static inline enum attn_dtype attn_lse_dtype(const struct attn_problem *p)
 {
     return p->dtype == ATTN_F64 ? ATTN_F64 : ATTN_F32;
 }
 
-/* In which type o, dq, dk and dv are stored. */
+/* The type in which o, dq, dk and dv are stored. */
 static inline enum attn_dtype attn_result_dtype(const struct attn_problem *p)
 {
     return p->wide && p->dtype != ATTN_F64 ? ATTN_F32 : p->dtype;
@@ -202,7 +203,7 @@ void attn_view_set_row(const struct attn_view *view, const int64_t at[4], int64_
 void attn_view_add(const struct attn_view *view, int64_t b, int64_t h, int64_t i, int64_t j,
                    double x);
 
-/* dK += dV, in the first features of dK: one more rounding, of their sum. */
+/* dK += dV, in the first features of dK.  Their sum is rounded once more. */
 void attn_shared_add(const struct attn_problem *p, const struct attn_view *dk,
                      const struct attn_view *dv);
 

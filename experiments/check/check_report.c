@@ -275,6 +275,12 @@ static void put_smallest(struct attn_document *d, const struct attn_verdicts *v,
     }
 }
 
+/* Those of attn_failure_columns; a case's name and string stand in one cell. */
+static const struct attn_column failure_columns[] = {
+    {"is", "verdict", ATTN_UNIT_WORDS},         {"case", "case", ATTN_UNIT_CODE},
+    {"message", "why", ATTN_UNIT_WORDS},        {"worst", "error / bound", ATTN_UNIT_REAL},
+    {"alike", "more like it", ATTN_UNIT_PLAIN}, {.key = NULL}};
+
 /* Few failures stand open, many are folded. */
 static void put_failures(struct attn_document *d, const struct attn_verdicts *v,
                          const struct attn_verdict_list *list)
@@ -285,6 +291,12 @@ static void put_failures(struct attn_document *d, const struct attn_verdicts *v,
     page.listed = INT_MAX;
     json_t *rows = attn_failure_rows(&page, list, NULL, &left_out);
     const size_t n = json_array_size(rows);
+    for (size_t r = 0; r < n; r++) {
+        json_t *row = json_array_get(rows, r);
+        json_object_set_new(
+            row, "case",
+            json_pack("[O?O?]", json_object_get(row, "name"), json_object_get(row, "text")));
+    }
     if (n == 0) {
         json_decref(rows);
         return;
@@ -292,7 +304,7 @@ static void put_failures(struct attn_document *d, const struct attn_verdicts *v,
     attn_document_heading(d, 3, "All failures, the worst first");
     if (n > FEW)
         attn_document_fold(d, 0, "%zu failures", n);
-    attn_document_table(d, attn_failure_columns, rows);
+    attn_document_table(d, failure_columns, rows);
     if (n > FEW)
         attn_document_unfold(d);
 }

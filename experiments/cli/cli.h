@@ -20,12 +20,12 @@ enum {
 /* main() says how this program was started, and which command it runs. */
 void attn_cli_started(const char *argv0, const char *command);
 
-/* As words of a shell, the first of a line that repeats something; "attnlab" before main(). */
+/* The name of the program as a word of a shell, with which a line that repeats something begins;
+ * "attnlab" before main(). */
 const char *attn_cli_program(void);
 const char *attn_cli_command(void); /* "check"; "" before main() */
 
-/* Of attnlab-mpi, before its command: the processes that run ranks.  NULL, and of no rank: the
- * program is one process. */
+/* attnlab-mpi says before its command which processes run ranks.  NULL: it is one process. */
 void attn_cli_set_runner(const struct attn_runner *runner);
 const struct attn_runner *attn_cli_runner(void);
 int attn_cli_is_first(void); /* the process that writes */
@@ -56,22 +56,22 @@ void attn_cli_quote(const char *text, char *to, size_t size);
 /* The exit status that a library status deserves. */
 int attn_cli_status(enum attn_status status);
 
-/* Where the machine refuses the program's own memory or files, without which nothing that is said
- * is true: one line on stderr, and the end of the program with status 3. */
+/* The machine refuses memory or files that the program itself needs, so that its output would not
+ * be true: print one line on stderr and end the program with status 3. */
 void attn_cli_lack(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
 /* Memory of the program's own: returns data, or attn_cli_lack when it is NULL.  Memory that grows
  * with a problem has a status instead. */
 void *attn_cli_need(void *data) __attribute__((returns_nonnull));
 
-/* Colours of standard output where that is a terminal and NO_COLOR is not set: bad (0), good
- * (1), and -1: as before.  Written in front of a text; "" elsewhere. */
+/* The code of a colour, to be written in front of a text: bad (0), good (1), or back to normal
+ * (-1); "" where `out` is no terminal or NO_COLOR is set. */
 const char *attn_cli_paint(FILE *out, int is_good);
 
 /* A file of the kernel, below /proc or /sys.  Opened as it is: only the kernel makes names there,
  * so that no FIFO waits and no link leads elsewhere.  -1, or no text, where this machine does not
- * have it; where it refuses files or memory, attn_cli_lack, because a fact that is there must not
- * read as one that is not. */
+ * have it; where it refuses files or memory, attn_cli_lack ends the program, because a fact that
+ * exists must not be reported as missing. */
 int attn_cli_kernel_open(const char *path, int flags);
 
 /* As much of it as there is room for, as a string; takes no memory.  0 when there is none. */
@@ -89,8 +89,9 @@ char *attn_cli_text(const char *format, ...) __attribute__((format(printf, 1, 2)
  * alone would cut the text off and report nothing. */
 FILE *attn_cli_memory(char **text, size_t *size) __attribute__((returns_nonnull));
 
-/* From here on the same holds for jansson, and whatever calls exit(1) without attn_cli_leave() ends
- * the program with status 3: libgomp does where it can start no thread or has no memory. */
+/* From here on the same holds for jansson's memory, and code that calls exit(1) without
+ * attn_cli_leave() ends the program with status 3: libgomp does so where it can start no thread or
+ * has no memory. */
 void attn_cli_guard(void);
 int attn_cli_leave(int status); /* returns status */
 
@@ -117,14 +118,14 @@ const char *attn_cli_grouped(int64_t n, char text[32]);
 /* JSON has no infinity and no NaN: null stands for them. */
 struct json_t *attn_cli_real(double x);
 
-/* Anybody's words as a string of JSON, where they are not UTF-8 as attn_clean has them. */
+/* Words from elsewhere as a string of JSON.  Where they are not UTF-8, attn_clean mends them. */
 struct json_t *attn_cli_words(const char *text);
 
-/* A whole file with this text, or none.  ENOMEM. */
+/* Write a file with this text, whole or not at all.  ENOMEM. */
 enum attn_status attn_cli_save(const char *path, const char *text, struct attn_error *err);
 
-/* 1: a name is in a list such as "o,lse", with any of these characters between names; 0: it is not.
- * Every name is in NULL. */
+/* 1: a name is in a list such as "o,lse", with any of these characters between names; 0: it is
+ * not.  A list of NULL has every name. */
 int attn_cli_listed(const char *list, const char *between, const char *name);
 
 /* "1,024 B", "3.2 MiB", "1.16 TiB": exact below 10 KiB, three figures above.  Returns text. */

@@ -103,7 +103,7 @@ struct attn_flag_shown {
 };
 struct attn_flag_shown attn_flag_show(const struct attn_flag_use *use);
 
-/* SPECs that stand alone, as keys of a plan like others.  EINVAL: more than a list holds. */
+/* Take SPECs that stand alone as keys of a plan, like others.  EINVAL: more than a list holds. */
 enum attn_status attn_cli_take_specs(struct attn_cli_list *keys, int n, char *const *spec,
                                      struct attn_error *err);
 

@@ -94,8 +94,8 @@ double attn_point_traffic(const struct attn_point *point);
 /* Take away what only ours have: price, ledger, flops, messages. */
 void attn_point_not_ours(struct attn_point *point);
 
-/* The identity of a record, one text of group, spec and case: of several of the same name and round
- * the last one counts. */
+/* The identity of a record: one text of group, spec and case.  Of several with the same name and
+ * round the last one counts. */
 enum { ATTN_POINT_NAME = ATTN_CASE_TEXT + 256 };
 void attn_point_name(const struct attn_point *point, char name[ATTN_POINT_NAME]);
 

@@ -89,7 +89,7 @@ static void put_picture(struct attn_document *d, const struct attn_figure *figur
         (void)fprintf(d->out, "[figures/%s.%.3s](figures/%s.%.3s)\n\n", figure->name, of,
                       figure->name, of);
     if (figure->finding[0] != '\0') {
-        attn_document_put(d, ATTN_STRONG, "%s", figure->finding);
+        attn_document_put(d, ATTN_STRONG, "%s.", figure->finding);
         fputc(' ', d->out);
     }
     fputs(figure->caption, d->out);

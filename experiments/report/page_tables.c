@@ -420,7 +420,7 @@ void attn_page_not_run(struct attn_document *d, const struct attn_page *page)
                                                 {"case", "case", ATTN_UNIT_CODE},
                                                 {"why", "why", ATTN_UNIT_WORDS},
                                                 {.key = NULL}};
-    json_t *rows = json_array();
+    json_t *of[] = {json_array(), json_array()}; /* paper has the first: a diagnosis, no budget */
     for (int64_t s = 0; s < page->summary->n; s++) {
         const struct attn_row *row = &page->summary->row[s];
         const struct attn_point *p = row->point;
@@ -429,19 +429,22 @@ void attn_page_not_run(struct attn_document *d, const struct attn_page *page)
         json_t *why = json_sprintf("%s%s%s", attn_status_phrase(row->status),
                                    p->message[0] != '\0' ? ": " : "", p->message);
         json_array_append_new(
-            rows,
+            of[row->status == ATTN_POINT_DROPPED],
             json_pack("{s:s,s:o,s:s,s:o}", "group", p->group, "spec", spec_of(p), "case", p->text,
                       "why",
                       row->status == ATTN_POINT_WRONG ? json_pack("{s:o}", "bad", why) : why));
     }
-    if (json_array_size(rows) == 0) {
+    if (json_array_size(of[0]) + json_array_size(of[1]) == 0)
         attn_document_text(
             d, "None: every point of these records is right, or was to be priced alone.");
-        json_decref(rows);
-        return;
+    for (int n = 0; n < 2; n++) {
+        if (json_array_size(of[n]) == 0) {
+            json_decref(of[n]);
+            continue;
+        }
+        attn_document_fold(d, n == 0, "%zu points%s", json_array_size(of[n]),
+                           n == 0 ? "" : ", dropped by the time budget");
+        attn_document_table(d, column, of[n]);
+        attn_document_unfold(d);
     }
-    /* Open: paper has what is open, and a diagnosis is not to be lost. */
-    attn_document_fold(d, 1, "%zu points", json_array_size(rows));
-    attn_document_table(d, column, rows);
-    attn_document_unfold(d);
 }

@@ -225,8 +225,10 @@ static const struct {
     {"s/a, b = weights(lse, m), weights(part_lse, m)/a, b = np.exp2(lse - m), np.exp2(part_lse - "
      "m)/",
      "zigzag", "rank 0, step 1: o", "parts and their LSE merged by 2^difference"},
-    {"s/m + np.log(a + b)$/np.where(np.isinf(lse), part_lse, lse + part_lse)/", "striped",
+    {"s/m + np.log(a + b)$/np.where(np.isinf(lse), part_lse, lse + part_lse)/", "contiguous",
      "rank 0, step 1: lse", "a merge whose LSE is the sum of two"},
+    {"s/m + np.log(a + b)$/part_lse/", "contiguous", "rank 0, step 1: lse",
+     "that of the last one alone is kept"},
     {"s/^            ds = case/            delta = (p * (t[\"do\"] @ wide(v).swapaxes(-1, "
      "-2))).sum(-1, keepdims=True)\\n&/",
      "contiguous", "rank 1, step 0: dk", "delta of each block alone: the sum of P dP"},

@@ -3,8 +3,8 @@
  *
  * A child's child becomes ours when its parent ends (PR_SET_CHILD_SUBREAPER), also from a session
  * of its own: nothing that is started hides.  Children that were there before the first one of
- * ours, as after `sleep 9 & exec attnlab`, are not ours and stay.  Beside them orphans do not
- * become ours: what left its process group outlives us. */
+ * ours, as after `sleep 9 & exec attnlab`, are not ours and stay.  Where there are such children,
+ * orphans do not become ours, and a process that left its group outlives us. */
 #ifndef TESTS_HARNESS_BASE_ENDING_H
 #define TESTS_HARNESS_BASE_ENDING_H
 
@@ -12,8 +12,8 @@
 
 #include "tests/harness/base/folder.h"
 
-/* From now on it is so.  A signal that is ignored, as HUP under nohup, stays ignored.  Code that
- * starts a process calls it before. */
+/* From now on the program ends so.  A signal that is ignored, as HUP under nohup, stays ignored.
+ * Code that starts a process calls it before. */
 void attn_ending_prepare(void);
 
 /* From now on these signals do not end this process but make attn_process_interrupted() true, and
@@ -24,8 +24,8 @@ int attn_process_interrupted(void);
 /* There is no child. */
 int attn_process_is_alone(void);
 
-/* Wait so long for all children of this process, those included that their ends make its own, and
- * end those that are left; how many of them ran. */
+/* Wait for all children of this process, grandchildren that become its own included, for at most
+ * grace_s seconds, and end those that are left.  Returns how many were left. */
 int attn_process_end_children(double grace_s);
 
 /* A new folder below $TMPDIR or /tmp; remove it, with all that is in it. */

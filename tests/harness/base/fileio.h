@@ -26,21 +26,22 @@ size_t attn_clean_part(char *text, size_t n, const char *kept, int is_whole);
 void attn_append(char *text, size_t size, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* A system call failed with this errno: ENOMEM when the machine lacks files, memory or space,
- * EINVAL when it is the fault of the path. */
+/* The status of a system call that failed with this errno: ENOMEM when the machine lacks files,
+ * memory or space, EINVAL when the path is at fault. */
 enum attn_status attn_read_errno(int error);
 
 /* The owner of a file.  A file of another program may be a symbolic link to anywhere, so no link of
  * it is followed. */
 enum attn_read_whose { ATTN_READ_GIVEN, ATTN_READ_THEIRS };
 
-/* Every reader opens its file by one of these: regular files only, and none is waited for, so that
- * no FIFO blocks.  EINVAL: missing, unreadable, a directory, a device, a FIFO; attn_read_errno. */
+/* Every reader opens its file by one of these.  They open regular files only and wait for none, so
+ * that a FIFO cannot block them.  EINVAL: missing, unreadable, a directory, a device, a FIFO;
+ * attn_read_errno. */
 
 /* *fd is the caller's, *size its bytes now.  Also EINVAL: a file of tensors that is empty. */
 enum attn_status attn_read_open(const char *path, int *fd, int64_t *size, struct attn_error *err);
 
-/* Lines; NULL on failure. */
+/* A stream to read lines from; NULL on failure. */
 FILE *attn_read_stream(const char *path, enum attn_read_whose whose, struct attn_error *err);
 
 /* All of it as a string, without '\0' inside, to be freed.  Also EINVAL: nothing, or more than

@@ -41,8 +41,8 @@ int attn_process_attnlab(const char *const args[], double seconds, struct attn_p
 int attn_process_shell(const char *command, const char *first, const char *second, double seconds,
                        struct attn_process *p);
 
-/* work(arg) in a fork, which then exits with status 0; the same.  Only the parent prints what it
- * has in its buffers. */
+/* Run work(arg) in a fork in the same way; it then exits with status 0.  Only the parent prints
+ * what it has in its buffers. */
 int attn_process_fork(void (*work)(void *arg), void *arg, double seconds, struct attn_process *p);
 
 /* ---- for those who talk with a process while it runs ----------------------------------------- */
@@ -63,7 +63,7 @@ int attn_pipe(int end[2]);
 int attn_pipe_read(int fd, void *to, size_t bytes);
 int attn_pipe_write(int fd, const void *from, size_t bytes);
 
-/* Of lines that arrive in parts: the last one, or the one before where that has just ended. */
+/* Keep the last of lines that arrive in parts, or the one before it where it has just ended. */
 void attn_keep_last_line(char *line, size_t size, const char *part, size_t n);
 
 #endif

@@ -50,8 +50,8 @@ enum {
 /* By bit. */
 const char *attn_decline_name(int bit); /* "nan-bias", "nan-q", "nan-do" */
 
-/* Everything that can be claimed; what one of our own does: its capabilities, every mask, and its
- * shapes. */
+/* attn_claims_all: everything that can be claimed.  attn_claims_of_impl: the claims of one of our
+ * own, which are its capabilities, every mask, and its shapes. */
 void attn_claims_all(struct attn_claims *claims);
 void attn_claims_of_impl(const struct attn_impl *impl, const struct attn_options *options,
                          struct attn_claims *claims);
@@ -90,8 +90,8 @@ enum attn_case_layout attn_claims_layout(const struct attn_claims *claims);
 unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_setup *setup,
                             enum attn_route route);
 
-/* The same, what of it is not claimed, and, where all of it is, what the case has that is declined;
- * extents (factors.h) that are not declared.  All by bit. */
+/* All by bit: the claims that a case needs; those of them that are missing; where none is missing,
+ * what the case has that is declined; extents (factors.h) that are not declared. */
 struct attn_wants {
     unsigned needs, missing, declined, shapes;
 };
@@ -129,7 +129,8 @@ double attn_claims_lse_in(const struct attn_claims *claims, const struct attn_pr
                           const int64_t row[4], double theirs);
 double attn_claims_lse_out(const struct attn_claims *claims, double ours);
 
-/* A case as code that knows only causal masks, no causal gradient or one scale is asked it. */
+/* Change a case to one that may be asked of code with only causal masks, no causal gradient or one
+ * scale. */
 void attn_case_narrow(const struct attn_claims *claims, struct attn_case *c);
 
 /* An LSE from the oracle, for implementations that have none. */

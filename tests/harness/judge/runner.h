@@ -5,8 +5,8 @@
 #include "optimized/registry.h"
 #include "tests/harness/judge/judge.h"
 
-/* From now on the process keeps memory that is freed: the next case takes as much, and new pages
- * cost more time than the numbers in them. */
+/* From now on the process keeps memory that is freed, because the next case needs as much, and new
+ * pages cost more time than computing what is in them. */
 void attn_keep_freed(void);
 
 /* Run and judge, in verdict order: status, integrity, finite, exact, bound, grade, bias, memory. */
@@ -20,10 +20,10 @@ struct attn_repetition {
     int same_bits;  /* a run with other bits than the first has failed, within the bound or not */
 };
 
-/* The same on a setup that is open, whose outputs are poisoned first, so often, and judge every run
- * (how: NULL is once).  INTERMITTENT when some fail and some do not: the result is then that of the
- * first that failed.  After a verdict other than PASS, WEAK and REFUSED its inputs may be damaged:
- * close it. */
+/* The same on an open setup, as often as `how` says (NULL: once).  Outputs are poisoned before each
+ * run, and every run is judged.  INTERMITTENT when some fail and some do not: the result is then
+ * that of the first that failed.  After a verdict other than PASS, WEAK and REFUSED its inputs may
+ * be damaged: close it. */
 void attn_run_setup(const struct attn_spec *spec, struct attn_setup *setup,
                     const struct attn_repetition *how, struct attn_result *result);
 

@@ -156,6 +156,28 @@ static void judge_outputs(struct given *g, const struct attn_rank_held *held, en
     attn_mask_free((struct attn_mask *)(uintptr_t)part.problem.mask);
 }
 
+/* A rank that has seen nothing but hidden keys fits several mistakes: the one that most ranks of its
+ * step fit (Boyer and Moore's vote). */
+static void ask_others(struct given *g, enum attn_pass pass, int step, int rank,
+                       struct attn_diagnosis *diagnosis)
+{
+    int ahead = 1;
+    while (++rank < g->x.ranks && diagnosis->fault != ATTN_FAULT_NONE) {
+        const struct attn_rank_held held = attn_rank_held(&g->x, rank, step);
+        struct attn_setup *piece = piece_of(g, rank, step);
+        struct attn_result r = {0};
+        if (piece->tensor[ATTN_T_O].map != NULL && held.slots >> ATTN_T_O != 0)
+            judge_outputs(g, &held, pass, piece, &r);
+        if (r.diagnosis.fault == ATTN_FAULT_NONE)
+            continue;
+        ahead += strcmp(r.diagnosis.text, diagnosis->text) == 0 ? 1 : -1;
+        if (ahead < 0) {
+            *diagnosis = r.diagnosis;
+            ahead = 1;
+        }
+    }
+}
+
 /* In the order in which things go wrong: what is wrong later may follow from the first. */
 static void judge_steps(struct given *g, struct attn_result *r)
 {
@@ -175,6 +197,7 @@ static void judge_steps(struct given *g, struct attn_result *r)
                     judge_outputs(g, &held, (enum attn_pass)pass, piece, r);
                 worst = fmax(worst, r->worst);
                 if (r->verdict != ATTN_PASS) {
+                    ask_others(g, (enum attn_pass)pass, step, rank, &r->diagnosis);
                     say_where(g, rank, step, r->text, sizeof r->text);
                     return;
                 }
