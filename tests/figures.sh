@@ -24,7 +24,7 @@ for csv in "$out"/chapters/*.csv; do
     fi
 done
 
-sed -E 's/^(  length = ).*/\116 32/; s/^(rounds|repeat) .*/\1 = 1/' \
+sed -E 's/^(  length = ).*/\116 32/; s/^(rounds|repeat) .*/\1 = 1/; s/^(budget|timeout) .*/\1 = 3600/' \
     experiments/plans/course.plan >"$out/small.plan"
 "$build/attnlab" report --plan "$out/small.plan" --out "$out/course" >"$out/said" 2>&1 || { cat "$out/said"; exit 1; }
 while read -r name; do

@@ -73,6 +73,17 @@ static void note_pass(struct meeting *m, int index, const struct attn_setup *s,
     has[ATTN_FACTOR_FILL] = m->list.at[index].choice.value[ATTN_FACTOR_FILL];
 }
 
+/* All that values are seen by: numbers only of a bias and a sink. */
+static void open_shape(const struct attn_case *c, struct attn_setup *s)
+{
+    struct attn_case plain = *c;
+    plain.fill = ATTN_FILL_NORMAL; /* others are prepared */
+    if ((c->bias != ATTN_CASE_BIAS_NONE && c->bias != ATTN_CASE_BIAS_ALIBI) || c->sink != 0)
+        setup_from(c, s);
+    else
+        ck_assert_int_eq(attn_setup_describe(&plain, s, NULL), ATTN_OK);
+}
+
 static void meet(int set, enum attn_tier tier, struct meeting *m)
 {
     struct attn_claims claims = {.bits = sets[set].bits};
@@ -88,8 +99,10 @@ static void meet(int set, enum attn_tier tier, struct meeting *m)
         struct attn_case c = case_of(m->list.at[i].battery.text);
         if (!m->list.at[i].is_made)
             continue;
-        setup_from(&c, &s);
+        open_shape(&c, &s);
         struct attn_backward backward = attn_setup_backward(&s);
+        backward.dbias.data = c.d_bias ? &s : NULL; /* asked for or not: nothing is written */
+        backward.d_lse.data = c.d_lse ? &s : NULL;
         note_pass(m, i, &s, NULL);
         if (c.pass == ATTN_BACKWARD)
             note_pass(m, i, &s, &backward);

@@ -123,14 +123,16 @@ static double of_order(const struct attn_point *const *p, double *range)
     return sum / ROUNDS;
 }
 
-TEST(any_order)
+/* A place that differs by more in two orders of a look; -1: none. */
+static int differs(int look, char text[200])
 {
     static struct attn_point kept[SEEDS][PLACES * ROUNDS];
     const struct attn_point *of[SEEDS][ROUNDS];
     double mean[PLACES][SEEDS], range, noise = 0;
     char args[256];
     for (int seed = 0; seed < SEEDS; seed++) {
-        snprintf(args, sizeof args, ORDERS "--rounds %d --seed %d --shuffle 1", ROUNDS, seed + 1);
+        snprintf(args, sizeof args, ORDERS "--rounds %d --seed %d --shuffle 1", ROUNDS,
+                 SEEDS * look + seed + 1);
         ck_assert_int_eq(measure("", args), 0);
         memcpy(kept[seed], read_all(PLACES * ROUNDS), sizeof kept[seed]);
         ck_assert_int_eq(unlink(scratch_path("r.jsonl")), 0);
@@ -151,11 +153,24 @@ TEST(any_order)
             noise = fmax(noise, range);
         }
     for (int place = 0; place < PLACES; place++)
-        for (int seed = 1; seed < SEEDS && fixture_memory_is_visible(&kept[0][place]); seed++)
-            ck_assert_msg(fabs(mean[place][seed] - mean[place][0]) <= noise,
-                          "%s %s: %.0f and %.0f B, where one order gives the same within %.0f B",
-                          kept[0][place].spec, kept[0][place].text, mean[place][0],
-                          mean[place][seed], noise);
+        if (fixture_memory_is_visible(&kept[0][place]) &&
+            !(fabs(mean[place][1] - mean[place][0]) <= noise)) {
+            snprintf(text, 200, "%s %s: %.0f and %.0f B, where one order is the same within %.0f B",
+                     kept[0][place].spec, kept[0][place].text, mean[place][0], mean[place][1],
+                     noise);
+            return place;
+        }
+    return -1;
+}
+
+/* Of few runs chance may do it once; an order that matters does it each time. */
+TEST(any_order)
+{
+    char text[200] = "";
+    int look = 0;
+    while (look < 3 && differs(look, text) >= 0)
+        look++;
+    ck_assert_msg(look < 3, "%s", text);
 }
 
 /* A point that has no result is not tried again, and the sweep lives on.  A limit of one second of

@@ -12,8 +12,8 @@
 
 enum { MAX_FILE = 1 << 16, MAX_PAGE = 4096, WORDS = 6 };
 
-/* A convention: its key and its words in JSON, in the order of attn_plugin.h; where it stands in a
- * plug-in's struct, by what name, and in the claims. */
+/* A convention: its key and its words in JSON, in the order of attn_plugin.h; the name and place of
+ * its member in a plug-in's struct; its place in the claims. */
 #define CONVENTION(key, member, ...)                                       \
     {                                                                      \
         key, #member, {__VA_ARGS__}, offsetof(struct attn_plugin, member), \
