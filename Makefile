@@ -182,7 +182,7 @@ $(B)/faults/dense: tests/external/exec_dense.c $(B)/libharness.a $(B)/libattn.a
 	$(Q)$(subst -MMD -MP,,$(LINK)) -w -o $@ $^ $(HARNESS_LIBS) -lm
 
 # Plug-ins of the tests, which have switches.
-PLUGINS := $(addprefix $(B)/plugins/,bad.so full.so slips.so)
+PLUGINS := $(addprefix $(B)/plugins/,bad.so full.so places.so slips.so)
 $(PLUGINS): $(B)/plugins/%.so: tests/external/plugin_%.c tests/external/switches.h docs/examples/plugin_naive.c $(B)/libattn.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -O3 -w -fPIC -I. $(PLUGIN_FLAGS) -shared -Wl,-Bsymbolic -pthread -o $@ $< \
@@ -362,7 +362,7 @@ check: $(B)/attnlab ## judge one implementation: make check SPEC=ring:ranks=4 [C
 	$(B)/attnlab check $(if $(SPEC),'$(SPEC)') $(if $(CASE),--case '$(CASE)')
 
 REPORT ?= build/report
-report: $(B)/attnlab | build/.ready-report ## measure, draw and write REPORT/index.html (under 5 minutes on 2 cores)
+report: $(B)/attnlab | build/.ready-report ## measure, draw and write REPORT/index.html (under 5 minutes on 2 cores) *
 	$(B)/attnlab report --plan experiments/plans/report.plan --out '$(REPORT)'
 
 ANIMATED ?= ring:ranks=4 ulysses:ranks=4

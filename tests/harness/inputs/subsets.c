@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ref/mask/mask.h"
 #include "ref/problem.h"
 #include "tests/harness/base/fill.h"
 #include "tests/harness/inputs/subsets_cut.h"
@@ -75,6 +76,10 @@ static enum attn_status open_batch(const struct attn_problem *p, struct attn_sub
                                    struct attn_error *err)
 {
     struct attn_subset_layout *x = &s->layout[s->n_layouts];
+    if (b > 0 && (p->mask == NULL || !attn_mask_varies_by_batch(p->mask))) {
+        s->layout_of[b] = 0;
+        return ATTN_OK;
+    }
     *x = (struct attn_subset_layout){
         .n_query = s->n_query, .n_key = s->n_key, .group = s->group, .d = s->d, .bits = s->bits};
     s->layout_of[b] = s->n_layouts++; /* from here on it is freed with the others */

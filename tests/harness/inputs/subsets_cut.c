@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "ref/mask/mask.h"
 #include "ref/problem.h"
 
 enum { LARGEST_EDGE = 16 };
@@ -35,7 +36,8 @@ enum attn_status attn_subset_layout_read(const struct attn_problem *p, int64_t b
         return attn_fail(err, ATTN_ENOMEM, "no memory for the runs of %lld queries",
                          (long long)x->n_query);
     x->hi = x->lo + x->n_query;
-    for (int64_t h = 0; h < (p->mask != NULL ? p->heads : 1) && status == ATTN_OK; h++)
+    const int64_t heads = p->mask != NULL && attn_mask_varies_by_head(p->mask) ? p->heads : 1;
+    for (int64_t h = 0; h < heads && status == ATTN_OK; h++)
         for (int64_t i = 0; i < p->n_query && status == ATTN_OK; i++) {
             struct attn_run run;
             status = read_row(p, b, h, i, &run, err);
