@@ -362,7 +362,7 @@ check: $(B)/attnlab ## judge one implementation: make check SPEC=ring:ranks=4 [C
 	$(B)/attnlab check $(if $(SPEC),'$(SPEC)') $(if $(CASE),--case '$(CASE)')
 
 REPORT ?= build/report
-report: $(B)/attnlab | build/.ready-report ## measure, draw and write REPORT/index.html (under 5 minutes on 2 cores)
+report: $(B)/attnlab | build/.ready-report ## measure, draw and write REPORT/index.html (under 5 minutes on 2 cores) *
 	$(B)/attnlab report --plan experiments/plans/report.plan --out '$(REPORT)'
 
 ANIMATED ?= ring:ranks=4 ulysses:ranks=4

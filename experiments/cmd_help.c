@@ -153,7 +153,7 @@ static void print_troff(const char *text)
         puts(".fi");
 }
 
-/* What stands below the flags: notes, and examples from the first command on. */
+/* The texts below the flags: notes, and examples from the first command on. */
 static void print_more(const char *more)
 {
     const char *found = more[0] == ' ' ? more : strstr(more, "\n  attnlab ");

@@ -129,7 +129,7 @@ array path_from[curves * words(panels) + 1]
 array path_x[4000]
 array path_y[4000]
 paths = 0
-is_drawn(c, p, what) = mine(c, p) && strcol(what) ne '' && column(what) > 0 && inside(x_range, column(across)) && paths < 3999
+is_drawn(c, p, what) = mine(c, p) && column(across) > 0 && strcol(what) ne '' && column(what) > 0 && inside(x_range, column(across)) && paths < 3999
 go_on(k, a, b) = (paths = paths + 1, path_x[paths] = a, path_y[paths] = b, a > end_x[k] ? (end_x[k] = a, end_y[k] = b) : 0)
 do for [c = 1:curves] { do for [p = 1:words(panels)] {
     k = end_of(c, p)
@@ -491,15 +491,18 @@ up_at(i, v)  = across_px(path_x[i]) == v ? up_px(path_y[i]) : up_px(path_y[i - 1
     (up_px(path_y[i]) - up_px(path_y[i - 1])) / (across_px(path_x[i]) - across_px(path_x[i - 1]))
 meets(x0, x1, u, v) = x0 <= x1 && larger(u, v) > box_low && smaller(u, v) < box_high
 # The point i, and the line to it.
-passes(i, is_first) = meets(larger(box_left, across_px(path_x[i])), smaller(box_right, across_px(path_x[i])), up_px(path_y[i]), up_px(path_y[i])) || \
-    (!is_first && path_x[i - 1] < path_x[i] && passes_to(i, larger(box_left, across_px(path_x[i - 1])), smaller(box_right, across_px(path_x[i]))))
-passes_to(i, x0, x1) = x0 <= x1 && meets(x0, x1, up_at(i, x0), up_at(i, x1))
-others(c, k)  = sum [d = 1:curves] (d == c ? 0 : met_by(end_of(d, k)))
-own(c, p, side) = (box_low = box_low + (side > 0 ? 0.5 * em : 0), box_high = box_high - (side < 0 ? 0.5 * em : 0), met_by(end_of(c, p)))
-met_by(k)     = sum [i = path_from[k]:path_from[k + 1] - 1] passes(i, i == path_from[k])
+point_runs(i, is_first) = meets(larger(box_left, across_px(path_x[i])), smaller(box_right, across_px(path_x[i])), up_px(path_y[i]), up_px(path_y[i])) || \
+    (!is_first && path_x[i - 1] < path_x[i] && line_runs(i, larger(box_left, across_px(path_x[i - 1])), smaller(box_right, across_px(path_x[i]))))
+line_runs(i, x0, x1) = x0 <= x1 && meets(x0, x1, up_at(i, x0), up_at(i, x1))
+# A thin curve, and its own, may come as near as its end.
+is_close(c, d) = c == d || width(d) <= 1
+runs_in(c, p, close) = sum [d = 1:curves] (is_close(c, d) == close ? met_by(end_of(d, p)) : 0)
+nearer(side)  = (box_low = box_low + (side > 0 ? 0.5 * em : 0), box_high = box_high - (side < 0 ? 0.5 * em : 0), 1)
+met_by(k)     = sum [i = path_from[k]:path_from[k + 1] - 1] point_runs(i, i == path_from[k])
 is_free(c, p, side) = (box_right = across_px(end_x[end_of(c, p)]) + 0.3 * em, box_left = box_right - wide(field(c, 2)) * em - 0.6 * em, \
     box_low = up_px(end_y[end_of(c, p)]) + (side > 0 ? -0.3 : -1.4) * em, box_high = box_low + 1.7 * em, \
-    box_left > 0 && box_low > 0.3 * em && box_high < plot_y && others(c, p) == 0 && (sum [i = 1:n_placed] meets_box(i)) == 0 && own(c, p, side) == 0)
+    box_left > 0 && box_low > 0.3 * em && box_high < plot_y && runs_in(c, p, 0) == 0 && (sum [i = 1:n_placed] meets_box(i)) == 0 && \
+    nearer(side) && runs_in(c, p, 1) == 0)
 meets_box(i) = meets(larger(box_left, placed_left[i]), smaller(box_right, placed_right[i]), placed_low[i], placed_high[i])
 array placed_left[curves + 1]
 array placed_right[curves + 1]

@@ -16,13 +16,20 @@ make -n $targets >"$folder/dry" 2>&1 || { tail -3 "$folder/dry" && exit 1; } # a
 ln -s "an=other's clone" "$folder/link"
 for clone in one "an=other's clone"; do
     mkdir -p "$folder/$clone/build"
-    ln -s "$tree"/{.ci,CHANGELOG.md,Makefile,docs,experiments,optimized,plots,ref,tests} "$folder/$clone/"
+    ln -s "$tree"/{.ci,CHANGELOG.md,LICENSE,Makefile,docs,experiments,optimized,plots,ref,tests} "$folder/$clone/"
     touch "$folder/$clone/build/.ready"
 done
 for at in one link; do
     (cd "$folder/$at" && make -s CONFIG="${1##*/}" "$object" >/dev/null)
 done
 cmp "$folder"/{one,link}/"$object"
+
+# Students get each lab, and no answer.
+(cd "$folder/one" && make -s student >/dev/null)
+(cd "$folder/one/build/student" && ls docs/labs/*/lab.c && [ ! -e docs/answers.md ]) >"$folder/labs"
+diff "$folder/labs" <(ls docs/labs/*/lab.c)
+
+make -s CONFIG="${1##*/}" check SPEC=dense CASE='q4d2:none:f32:normal:s1' | grep -q ' 1 pass, 0 fail'
 
 for GIT_CONFIG_VALUE_0 in 8 20; do
     make -s B="$folder/$GIT_CONFIG_VALUE_0" "$folder/$GIT_CONFIG_VALUE_0/version.h"

@@ -1,4 +1,4 @@
-"""jax.nn.dot_product_attention, or a Pallas kernel, judged by attnlab: python3 docs/examples/jax_attention.py [pallas]"""
+"""jax.nn.dot_product_attention, or a Pallas kernel: python3 docs/examples/jax_attention.py [pallas]"""
 import sys
 
 import attnlab

@@ -49,45 +49,59 @@ def save(folder, case, result):
             np.save(os.path.join(folder, name + ".npy"), result[name].astype(real))
 
 
-def attention(case, t):
-    start = time.perf_counter()
-    q, k, v = t["q"], t["k"], t["v"]
-    real = q.dtype.type
-    scale, cap = real(case["scale"]), real(case["softcap"])
-    group = case["heads"] // max(case["kv_heads"], 1)
-    k, v = np.repeat(k, group, axis=1), np.repeat(v, group, axis=1)  # head h reads h // group
-    raw = scale * (q @ k.swapaxes(-1, -2))
-    s = cap * np.tanh(raw / cap) if cap > 0 else raw
-    slope = 1 - (s / cap) ** 2 if cap > 0 else 1
-    if case["bias"] == "tensor":
-        s = s + t["bias"]
-    elif case["bias"] == "alibi":
-        i, j = np.ogrid[: case["n_query"], : case["n_key"]]
-        distance = np.abs(i + case["alibi_offset"] - j)
-        s = s - (np.array(case["alibi_slopes"])[:, None, None] * distance).astype(real)
-    if "mask" in t:
-        s = np.where(t["mask"], s, -np.inf)
+def scores(q, k, scale, mask, bias, softcap, alibi, alibi_offset):
+    """[B,H,Lq,Lk], -inf where hidden, and the slope of the softcap."""
+    real, slope = q.dtype.type, 1
+    s = real(scale) * (q @ k.swapaxes(-1, -2))
+    if softcap is not None:
+        s = real(softcap) * np.tanh(s / real(softcap))
+        slope = 1 - (s / real(softcap)) ** 2
+    if bias is not None:
+        s = s + bias
+    if alibi is not None:
+        i, j = np.ogrid[: q.shape[2], : k.shape[2]]
+        s = s - (np.array(alibi)[:, None, None] * np.abs(i + alibi_offset - j)).astype(real)
+    return s if mask is None else np.where(mask, s, -np.inf), slope
+
+
+def of_heads(x, q):
+    """Query head h reads kv head h // group."""
+    return np.repeat(x, q.shape[1] // max(x.shape[1], 1), axis=1)
+
+
+def attention(q, k, v, *, scale, mask=None, bias=None, softcap=None, alibi=None, alibi_offset=0):
+    s, _ = scores(q, of_heads(k, q), scale, mask, bias, softcap, alibi, alibi_offset)
     m = s.max(axis=-1, keepdims=True)
     p = np.exp(s - m)
     l = p.sum(axis=-1, keepdims=True)
-    p = p / l
-    o = p @ v
-    result = {"o": o, "lse": (m + np.log(l))[..., 0]}
+    return p / l @ of_heads(v, q), (m + np.log(l))[..., 0]
+
+
+def backward(do, q, k, v, o, lse, dlse=None, *, scale, mask=None, bias=None, softcap=None, alibi=None, alibi_offset=0):
+    s, slope = scores(q, of_heads(k, q), scale, mask, bias, softcap, alibi, alibi_offset)
+    p = np.exp(s - lse[..., None])
+    delta = (do * o).sum(axis=-1) - (0 if dlse is None else dlse)
+    ds = p * (do @ of_heads(v, q).swapaxes(-1, -2) - delta[..., None])
+    wide = ds * slope * q.dtype.type(scale)
+    dk, dv = (x.reshape(k.shape[:2] + (-1,) + x.shape[2:]).sum(axis=2)
+              for x in (wide.swapaxes(-1, -2) @ q, p.swapaxes(-1, -2) @ do))
+    found = wide @ of_heads(k, q), dk, dv
+    if bias is None:
+        return found
+    return (*found, ds.sum(axis=tuple(a for a in range(4) if bias.shape[a] == 1), keepdims=True))
+
+
+def compute(case, t):
+    """The outputs that a case asks for, and the seconds of its pass."""
+    words = {"scale": case["scale"], "mask": t.get("mask"), "bias": t.get("bias"), "softcap": case["softcap"] or None,
+             "alibi": case["alibi_slopes"], "alibi_offset": case["alibi_offset"]}
+    start = time.perf_counter()
+    o, lse = attention(t["q"], t["k"], t["v"], **words)
+    result = {"o": o, "lse": lse}
     if case["pass"] == "bwd":
         start = time.perf_counter()  # of a backward, its own time alone
-        d_o = t["do"]
-        delta = (d_o * o).sum(axis=-1, keepdims=True)
-        if "dlse" in t:
-            delta = delta - t["dlse"][..., None]
-        ds = p * (d_o @ v.swapaxes(-1, -2) - delta)
-        if "dbias" in case["outputs"]:
-            axes = tuple(a for a in range(4) if t["bias"].shape[a] == 1)
-            result["dbias"] = ds.sum(axis=axes, keepdims=True)
-        ds = ds * slope * scale
-        shape = (case["batch"], case["kv_heads"], group, case["n_key"], -1)
-        result["dq"] = ds @ k
-        result["dk"] = (ds.swapaxes(-1, -2) @ q).reshape(shape).sum(axis=2)
-        result["dv"] = (p.swapaxes(-1, -2) @ d_o).reshape(shape).sum(axis=2)
+        found = backward(t["do"], t["q"], t["k"], t["v"], o, lse, t.get("dlse"), **words)
+        result.update(zip(("dq", "dk", "dv", "dbias"), found))
     result["seconds"] = time.perf_counter() - start
     return result
 
@@ -103,7 +117,7 @@ def main(cases, out):
         try:
             while not seconds or (len(seconds) <= REPEAT and sum(seconds[1:]) < ENOUGH):
                 result = None  # the last one must not be held while the next is made
-                result = attention(case, tensors)
+                result = compute(case, tensors)
                 seconds.append(result["seconds"])
         except Exception as error:  # in one case: it need not cost the others
             with open(os.path.join(folder, "error.txt"), "w") as file:

@@ -6,17 +6,13 @@
     python3 docs/examples/numpy_ring.py DIR OUT
     attnlab check --results OUT --vectors DIR
 
-torch_ring.py is the same ring between processes; lab 08 (docs/labs) is this one, to be written.
+torch_ring.py runs the same ranks in processes; lab 08 (docs/labs) is this one, to be written.
 """
-import json
-import os
+import functools
 import sys
 
+import attnlab
 import numpy as np
-
-sys.dont_write_bytecode = True
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from numpy_attention import load  # noqa: E402  (reads safetensors)
 
 
 def scores(case, q, k, i, j):
@@ -49,58 +45,52 @@ def merge(o, lse, part, part_lse):
     return (a * o + b * part) / np.where(a + b == 0, 1, a + b), m + np.log(a + b)
 
 
-def ring(case, ranks, put):
-    group, hop = case["heads"] // case["kv_heads"], lambda x: x[-1:] + x[:-1]  # r gets what r - 1 had
+def rank(case, ranks, t, put):
+    """The code of one of `ranks` ranks.  x = yield y: y goes to the next rank, x has come from the rank before."""
+    q, i, group = t["q"], t["query_tokens"], case["heads"] // case["kv_heads"]
     wide = lambda x: np.repeat(x, group, axis=1)  # noqa: E731  (head h reads h // group)
-    home = [(t["k"], t["v"], t["key_tokens"]) for t in ranks]
-    o = [np.zeros(t["q"].shape[:3] + t["v"].shape[3:], t["q"].dtype) for t in ranks]
-    lse = [np.full(t["q"].shape[:3] + (1,), -np.inf, t["q"].dtype) for t in ranks]
+    home = t["k"], t["v"], t["key_tokens"]
+    o, lse = np.zeros(q.shape[:3] + t["v"].shape[3:], q.dtype), np.full(q.shape[:3] + (1,), -np.inf, q.dtype)
     kv = home
-    for step in range(len(ranks)):
-        for r, t in enumerate(ranks):
-            k, v, j = kv[r]
-            part = attend(scores(case, t["q"], wide(k), t["query_tokens"], j), wide(v))
-            o[r], lse[r] = merge(o[r], lse[r], *part)
-            put(r, step, o=o[r], lse=lse[r][..., 0])
-        kv = hop(kv)
-    for r in range(len(ranks)):
-        put(r, None, o=o[r], lse=lse[r][..., 0])
+    for step in range(ranks):
+        k, v, j = kv
+        part = attend(scores(case, q, wide(k), i, j), wide(v))
+        o, lse = merge(o, lse, *part)
+        put(step, o=o, lse=lse[..., 0])
+        kv = yield kv
+    put(None, o=o, lse=lse[..., 0])
     if case["pass"] == "fwd":
         return
-    kv, dq = home, [np.zeros_like(t["q"]) for t in ranks]
-    gradients = [(np.zeros_like(t["k"]), np.zeros_like(t["v"])) for t in ranks]
-    for step in range(len(ranks)):
-        for r, t in enumerate(ranks):
-            (k, v, j), (dk, dv) = kv[r], gradients[r]
-            p = weights(scores(case, t["q"], wide(k), t["query_tokens"], j), lse[r])
-            delta = (t["do"] * o[r]).sum(axis=-1, keepdims=True)
-            ds = case["scale"] * p * (t["do"] @ wide(v).swapaxes(-1, -2) - delta)
-            dq[r] = dq[r] + ds @ wide(k)
-            of_group = lambda x, y: x.reshape(y.shape[:2] + (group,) + y.shape[2:]).sum(axis=2)  # noqa: E731
-            dk = dk + of_group(ds.swapaxes(-1, -2) @ t["q"], dk)
-            dv = dv + of_group(p.swapaxes(-1, -2) @ t["do"], dv)
-            gradients[r] = dk, dv
-            put(r, step, dk=dk, dv=dv)
-        kv, gradients = hop(kv), hop(gradients)  # the last hop brings the gradients home
-    for r in range(len(ranks)):
-        put(r, None, dq=dq[r], dk=gradients[r][0], dv=gradients[r][1])
+    kv, dq, dk, dv = home, np.zeros_like(q), np.zeros_like(t["k"]), np.zeros_like(t["v"])
+    for step in range(ranks):
+        k, v, j = kv
+        p = weights(scores(case, q, wide(k), i, j), lse)
+        delta = (t["do"] * o).sum(axis=-1, keepdims=True)
+        ds = case["scale"] * p * (t["do"] @ wide(v).swapaxes(-1, -2) - delta)
+        dq = dq + ds @ wide(k)
+        for x, each in ((dk, ds.swapaxes(-1, -2) @ q), (dv, p.swapaxes(-1, -2) @ t["do"])):
+            x += each.reshape(x.shape[:2] + (group,) + x.shape[2:]).sum(axis=2)
+        put(step, dk=dk, dv=dv)
+        *kv, dk, dv = yield (*kv, dk, dv)  # the last hop brings the gradients home
+    put(None, dq=dq, dk=dk, dv=dv)
 
 
-def main(cases, out):
-    np.seterr(divide="ignore")  # log(0) is -inf: no key is visible
-    with open(os.path.join(cases, "manifest.json")) as file:
-        manifest = json.load(file)
-    for case in manifest["cases"]:
-        names = [os.path.join(case["name"], f"rank-{r}") for r in range(manifest["ranks"])]
+def ring(case, ranks, put):
+    """Each rank runs up to its next hop, and takes on what the rank before it has sent."""
+    running = [rank(case, len(ranks), t, functools.partial(put, r)) for r, t in enumerate(ranks)]
+    with np.errstate(divide="ignore"):  # log(0) is -inf: no key is visible
+        sent = [next(x) for x in running]
+        while sent[0] is not None:
+            sent = [next_of(x, y) for x, y in zip(running, sent[-1:] + sent[:-1])]
 
-        def put(rank, step, **tensors):
-            folder = os.path.join(out, names[rank], "" if step is None else f"step-{step}")
-            os.makedirs(folder, exist_ok=True)
-            for name, x in tensors.items():
-                np.save(os.path.join(folder, name + ".npy"), x)
 
-        ring(case, [load(os.path.join(cases, name, "inputs.safetensors")) for name in names], put)
+def next_of(running, arrived):
+    """What a rank sends next, or None: it has ended."""
+    try:
+        return running.send(arrived)
+    except StopIteration:
+        return None
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    attnlab.batch(sys.argv[1], sys.argv[2], ring)

@@ -1,4 +1,4 @@
-/* Facts about the machine and the build: what a figure must say below itself. */
+/* Facts about the machine and the build, which a figure must print below itself. */
 #ifndef EXPERIMENTS_MEASURE_MACHINE_H
 #define EXPERIMENTS_MEASURE_MACHINE_H
 
@@ -11,7 +11,8 @@ enum { ATTN_BUILD_TEXT = 64 };
 /* Everything, as a JSON object; what cannot be found out says "not available".  NULL: no memory. */
 json_t *attn_machine_facts(void);
 
-/* FNV-1a, from this on; of a file: 0 when it is no regular file that can be read. */
+/* The FNV-1a hash of bytes, continued from `digest`.  attn_digest_file returns 0 when the path is
+ * no regular file that can be read. */
 #define ATTN_DIGEST_BEGIN UINT64_C(0xcbf29ce484222325)
 uint64_t attn_digest_bytes(uint64_t digest, const void *data, size_t n);
 int attn_digest_file(uint64_t *digest, const char *path);

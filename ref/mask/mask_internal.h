@@ -1,4 +1,4 @@
-/* Private to ref/mask: what the files of this folder that are no kinds say to each other.
+/* Private to ref/mask: functions that its files share, but for those of the kinds.
  *
  * A mask is a tree of nodes in one array.  Leaves are calls, each of a kind (kind.h); & and | are
  * the kinds of the inner nodes.  They have any number of children, so `a|b|c|...` is flat however
@@ -28,7 +28,7 @@ struct mask_slice attn_mask_word(struct mask_parser *p);
 /* A whole number with or without a sign. */
 int64_t attn_mask_whole(struct mask_parser *p, struct mask_slice arg);
 
-/* The last argument is the name of a tensor: into p->name.  A failure when there is one more. */
+/* Read the last argument, the name of a tensor, into p->name.  One argument more is a failure. */
 void attn_mask_name(struct mask_parser *p, struct mask_slice arg);
 void attn_mask_no_more(struct mask_parser *p);
 
@@ -99,7 +99,7 @@ static inline int mask_cell(const struct mask_view *v, int64_t i, struct mask_ce
     return mask_kind(v)->cell != NULL && mask_kind(v)->cell(v, i, cell);
 }
 
-/* If row i is known to be one run [*lo, *hi), which, and 1. */
+/* Returns 1 and the run [*lo, *hi) if row i is known to be one run. */
 int attn_mask_view_span(const struct mask_view *v, int64_t i, int64_t *lo, int64_t *hi);
 
 /* The first run of row i at or after key `from` that starts before `until`. */

@@ -203,22 +203,24 @@ static const struct {
     const char *edit, *cases, *where, *likely;
 } rings[] = {
     {"", "zigzag", "1 pass", ""},
-    {"s/x\\[-1:\\] + x\\[:-1\\]/x[1:] + x[:1]/", "zigzag",
+    {"", "subsets", "1 pass", ""},
+    {"s/sent\\[-1:\\] + sent\\[:-1\\]/sent[1:] + sent[:1]/", "zigzag",
      "rank 0, step 1: ", "a hop in the wrong direction"},
-    {"s/kv = home$/kv = hop(home)/", "striped", "rank 0, step 0: ", "a hop off by one"},
-    {"s/hop(kv), hop(gradients)/hop(kv), hop(gradients) if step < len(ranks) - 1 else gradients/",
+    {"s/kv = home$/kv = yield home/", "striped", "rank 0, step 0: ", "a hop off by one"},
+    {"s/^        .kv, dk, dv = yield.*/        mine = dk, dv\\n&\\n        dk, dv = mine if step "
+     "== "
+     "ranks - 1 else (dk, dv)/",
      "zigzag", "rank 0, results: dk", "gradients not brought home"},
-    {"s/o.r., lse.r. = merge(.*/&; lse[r] = part[1]/", "striped", "rank 0, step 1: lse",
+    {"s/o, lse = merge(.*/&; lse = part[1]/", "striped", "rank 0, step 1: lse",
      "a merge by the LSE of the wrong block"},
-    {"s/, lse\\[r\\])$/, attend(scores(case, t[\"q\"], wide(k), t[\"query_tokens\"], j), "
-     "wide(v))[1])/",
-     "contiguous", "rank 1, step 0: dk", "the LSE of the wrong block"},
+    {"s/, i, j), lse)$/, i, j), attend(scores(case, q, wide(k), i, j), wide(v))[1])/", "contiguous",
+     "rank 1, step 0: dk", "the LSE of the wrong block"},
     {"s/^    s = case/    i, j = np.arange(len(i)), np.arange(len(j))\\n&/", "contiguous",
      "rank 0, step 1: ", "a mask not offset by the places of the shards"},
     {"s/(a \\* o + b \\* part)/(b * o + a * part)/", "contiguous", "rank 0, step 0: o",
      "a merge that weighs the first part by 0: the two LSE are swapped"},
     {"s/return (a \\* o + b \\* part)/a, b = (b, a) if step else (a, b)\\n    &/; s/def merge(o, "
-     "lse/def merge(step, o, lse/; s/merge(o.r., /merge(step, o[r], /",
+     "lse/def merge(step, o, lse/; s/= merge(o, /= merge(step, o, /",
      "zigzag", "rank 0, step 1: o", "a merge that weighs what is there by the LSE of the part"},
     {"s/, m + np.log(l)/, (m + np.log(l)) * 1.4426950408889634/", "striped", "rank 0, step 0: lse",
      "LSE in base 2"},
@@ -229,24 +231,21 @@ static const struct {
      "rank 0, step 1: lse", "a merge whose LSE is the sum of two"},
     {"s/m + np.log(a + b)$/part_lse/", "contiguous", "rank 0, step 1: lse",
      "that of the last one alone is kept"},
-    {"s/^            ds = case/            delta = (p * (t[\"do\"] @ wide(v).swapaxes(-1, "
+    {"s/^        ds = case/        delta = (p * (t[\"do\"] @ wide(v).swapaxes(-1, "
      "-2))).sum(-1, keepdims=True)\\n&/",
      "contiguous", "rank 1, step 0: dk", "delta of each block alone: the sum of P dP"},
-    {"s/k, v, j = kv\\[r\\]/k, v, j = home[r][0], kv[r][1], kv[r][2]/", "striped",
-     "rank 0, step 1: o", "stale K"},
-    {"s/k, v, j = kv\\[r\\]/k, v, j = kv[r][0], home[r][1], kv[r][2]/", "zigzag",
-     "rank 0, step 1: o", "stale V"},
-    {"s/^            part = attend/            k = k if step < 3 else k + np.nan\\n&/; s/s = "
+    {"s/k, v, j = kv$/k, v, j = home[0], kv[1], kv[2]/", "striped", "rank 0, step 1: o", "stale K"},
+    {"s/k, v, j = kv$/k, v, j = kv[0], home[1], kv[2]/", "zigzag", "rank 0, step 1: o", "stale V"},
+    {"s/^        part = attend/        k = k if step < 3 else k + np.nan\\n&/; s/s = "
      "np.where((dist/s = np.where(np.isnan(s), -np.inf, s)\\n        &/",
      "contiguous", "rank 3, step 3: o", "a last step that is not computed"},
-    {"s/of_group = lambda x, y: .*/of_group = lambda x, y: x[:, 1::2]/", "striped",
-     "rank 0, step 0: dk", "not summed: those of its last head"},
+    {"s/x += each.*/x += each[:, 1::2]/", "striped", "rank 0, step 0: dk",
+     "not summed: those of its last head"},
     {"s/s = case\\[.scale.\\] \\*/s = case[\"scale\"] ** 2 */", "contiguous", "rank 0, step 0: o",
      "scale squared"},
     {"s/ds.swapaxes(-1, -2) @/case[\"scale\"] * &/", "zigzag", "rank 0, step 0: dk",
      "dK with the scale twice"},
-    {"s/dq\\[r\\] = dq\\[r\\] + ds/dq[r] = ds/", "striped", "rank 0, results: dq",
-     "dQ overwritten at every step"},
+    {"s/dq = dq + ds/dq = ds/", "striped", "rank 0, results: dq", "dQ overwritten at every step"},
     {"s/np.repeat(x, group, axis=1)/np.tile(x, (1, group, 1, 1))/", "contiguous",
      "rank 0, step 0: o", "heads mapped h mod G"},
     {"s/np.repeat(x, group, axis=1)/np.roll(&, -group, axis=1)/", "zigzag", "rank 0, step 0: o",
@@ -257,25 +256,30 @@ static const struct {
 /* One start of Python runs them all. */
 TEST(rings_in_numpy)
 {
-    static const char *const orders[] = {"contiguous", "zigzag", "striped"};
+    static const char causal[] = "h4g2q32d8:causal(br):f32:normal:s1:pass=bwd";
+    static const char *const vectors[][3] = {
+        {"contiguous", "contiguous", causal},
+        {"zigzag", "zigzag", causal},
+        {"striped", "striped", causal},
+        {"infinite", "contiguous", "h4g2q32d8:none:f32:normal:s1:special=v-inf"},
+        {"subsets", "contiguous", "h2g1q18k21d32:causal(br):f32:subsets:s1:pass=bwd"}};
     if (!fixture_python("numpy"))
         return;
-    for (int n = 0; n <= COUNT(orders); n++)
+    for (int n = 0; n < COUNT(vectors); n++)
         scratch_expect(0, "1 cases", "vectors '%s' --scheme ring:ranks=4,order=%s --case '%s'",
-                       scratch_path(n < COUNT(orders) ? orders[n] : "infinite"), orders[n % 3],
-                       n < COUNT(orders) ? "h4g2q32d8:causal(br):f32:normal:s1:pass=bwd"
-                                         : "h4g2q32d8:none:f32:normal:s1:special=v-inf");
-    scratch_shell(0, "", "cp docs/examples/numpy_attention.py '%s'", scratch_path(""));
+                       scratch_path(vectors[n][0]), vectors[n][1], vectors[n][2]);
     for (int n = 0; n < COUNT(rings); n++)
         scratch_shell(0, "",
                       "sed '%s' docs/examples/numpy_ring.py >'%s/ring%d.py'; "
-                      "echo 'import ring%d; ring%d.main(\"%s\", \"out%d\")' >>'%s'",
-                      rings[n].edit, scratch_path(""), n, n, n, rings[n].cases, n,
+                      "echo 'import attnlab, ring%d; attnlab.batch(\"%s\", \"out%d\", "
+                      "ring%d.ring)' >>'%s'",
+                      rings[n].edit, scratch_path(""), n, n, rings[n].cases, n, n,
                       scratch_path("all.py"));
     scratch_shell(0, "", "cd '%s' && /usr/bin/python3 all.py", scratch_path(""));
     for (int n = 0; n < COUNT(rings); n++) {
-        scratch_expect(n > 0, rings[n].where, "check --results '%s%d' --vectors '%s'",
-                       scratch_path("out"), n, scratch_path(rings[n].cases));
+        scratch_expect(strcmp(rings[n].edit, "") != 0, rings[n].where,
+                       "check --results '%s%d' --vectors '%s'", scratch_path("out"), n,
+                       scratch_path(rings[n].cases));
         scratch_has(rings[n].likely);
     }
 }

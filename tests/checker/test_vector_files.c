@@ -351,7 +351,7 @@ TEST_EACH(soak_of_a_command, 2)
     if (!fixture_python("numpy"))
         return;
     scratch_shell(0, "",
-                  "sed 's/result = attention(case, tensors)/&; %s/' "
+                  "sed 's/result = compute(case, tensors)/&; %s/' "
                   "docs/examples/numpy_attention.py >'%s'",
                   soaks[_i].trouble, scratch_path("mine.py"));
     scratch_expect(soaks[_i].status, soaks[_i].says,

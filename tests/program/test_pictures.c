@@ -1,5 +1,6 @@
 /* Pictures as a reader meets them: nothing is cut and nothing lies on anything else, whatever the
  * preset and the size of letters; the plan chooses; a user's edits are not lost. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -128,7 +129,32 @@ static int is_same(const struct text *a, const struct text *b)
     return strcmp(a->words, b->words) == 0 && a->left == b->left && a->base == b->base;
 }
 
-/* Every text is within the picture, and no two lie on each other. */
+/* Does the line from (x0, y0) to (x1, y1) cross the text? */
+static int crosses(const struct text *a, double x0, double y0, double x1, double y1)
+{
+    double left = fmax(a->left, fmin(x0, x1)), right = fmin(a->right, fmax(x0, x1));
+    double slope = x0 != x1 ? (y1 - y0) / (x1 - x0) : 0;
+    double from = x0 != x1 ? y0 + slope * (left - x0) : y0;
+    double to = x0 != x1 ? y0 + slope * (right - x0) : y1;
+    return left < right && fmin(from, to) < a->base && fmax(from, to) > a->top;
+}
+
+/* A text that has a box lies over no curve: those have colours, axes and grids are grey. */
+static void expect_no_curve(const char *path, const char *svg, const struct text *a)
+{
+    int red, green, blue, n;
+    for (const char *at = svg; (at = strstr(at, "<path stroke='rgb(")) != NULL; at++) {
+        double x0, y0, x1, y1;
+        ck_assert_int_eq(sscanf(at, "<path stroke='rgb(%d,%d,%d)", &red, &green, &blue), 3);
+        const char *to = strstr(at, " d='M") + 5;
+        if ((red == green && green == blue) || sscanf(to, "%lf,%lf%n", &x0, &y0, &n) != 2)
+            continue;
+        for (to += n; sscanf(to, " L%lf,%lf%n", &x1, &y1, &n) == 2; to += n, x0 = x1, y0 = y1)
+            ck_assert_msg(!crosses(a, x0, y0, x1, y1), "%s: '%s' lies on a curve", path, a->words);
+    }
+}
+
+/* Every text is within the picture, no two lie on each other, and names of curves on no curve. */
 static void expect_apart(const char *path)
 {
     static struct text text[TEXTS];
@@ -142,6 +168,8 @@ static void expect_apart(const char *path)
         ck_assert_msg(a->left >= 0 && a->right <= width && a->top >= 0 &&
                           a->base + 0.2 * a->size <= height,
                       "%s: '%s' is cut", path, a->words);
+        if (a > text && is_same(a, a - 1))
+            expect_no_curve(path, svg, a);
         for (const struct text *b = text; b < a; b++)
             ck_assert_msg(is_same(a, b) || a->left > b->right - 0.5 || b->left > a->right - 0.5 ||
                               a->top > b->base || b->top > a->base,

@@ -2,24 +2,24 @@
 #
 #     attnlab grade 05 --exec 'python3 lab.py' --claims lab.json
 #
-# Copy this folder, write what is marked YOURS, and declare the conventions of your task in lab.json:
-# layout, base of LSE and bytes of a mask are brought to one form below.
-import json, os, sys
+# Copy this folder, write merge(), and declare the conventions of your task in lab.json: plain=True brings layout, base
+# of LSE and bytes of a mask to one form.
+import sys
+
+import attnlab
 import numpy as np
 
 PART = 16  # keys of the largest part
 
 
-def part(case, t, b, h, j0, j1):
-    """Attention of all queries of query head h over keys [j0,j1): o [Lq,dv] and lse [Lq].  Where a query
-    sees no key of the part they are 0 and -inf."""
-    g = h // case["group"]
-    s = np.float32(case["scale"]) * (t["q"][b, h] @ t["k"][b, g, j0:j1].T)
-    s = np.where(sees(case, t, b, h, 0, case["n_query"], j0, j1), s, -np.inf)
+def part(q, k, v, scale, visible):
+    """Attention of queries [Lq,d] over the keys of a part: o [Lq,dv] and lse [Lq], which are 0 and -inf where a query
+    sees none of them."""
+    s = np.where(visible, np.float32(scale) * (q @ k.T), np.float32(-np.inf))
     m = s.max(axis=1, keepdims=True, initial=-np.inf)
     p = np.exp(s - np.where(m == -np.inf, 0, m))
     l = p.sum(axis=1, keepdims=True)
-    return p @ t["v"][b, g, j0:j1] / np.where(l == 0, 1, l), (m + np.log(l))[:, 0]
+    return p @ v / np.where(l == 0, 1, l), (m + np.log(l))[:, 0]
 
 
 def merge(o, lse, o2, lse2):
@@ -27,82 +27,19 @@ def merge(o, lse, o2, lse2):
     raise NotImplementedError("merge() is not written yet")
 
 
-def forward(case, t, out):
-    for b, h in np.ndindex(case["batch"], case["heads"]):
-        j1, n = case["n_key"], 0
+def attention(q, k, v, *, scale, **mask):
+    o = np.zeros(q.shape[:3] + v.shape[3:], np.float32)
+    lse = np.full(q.shape[:3], -np.inf, np.float32)
+    for b, h in np.ndindex(q.shape[:2]):
+        g, j1, n = h // (q.shape[1] // k.shape[1]), k.shape[2], 0  # query head h reads kv head h // (H / G)
         while j1 > 0:  # the last keys first, in parts of four sizes; one of them is empty
             j0 = max(j1 - (3, 0, PART, 1)[n % 4], 0)
-            merge(out["o"][b, h], out["lse"][b, h], *part(case, t, b, h, j0, j1))
+            visible = attnlab.visible(b, h, (0, q.shape[2]), (j0, j1), **mask)
+            merge(o[b, h], lse[b, h], *part(q[b, h], k[b, g, j0:j1], v[b, g, j0:j1], scale, visible))
             j1, n = j0, n + 1
-
-
-# ---- from here on nothing is yours to change: masks, and files of attnlab (docs/external.md) ----
-
-ORDER = {"bhld": (0, 1, 2, 3), "blhd": (0, 2, 1, 3), "sbhd": (1, 2, 0, 3)}  # of the axes of a file
-TYPES = {"F32": "<f4", "U8": "u1"}
-
-
-def load(path):  # safetensors: length, JSON header, numbers, which stay in the file until they are read
-    with open(path, "rb") as file:
-        start = 8 + int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(start - 8))
-    return {name: np.memmap(path, TYPES[x["dtype"]], "r", start + x["data_offsets"][0], tuple(x["shape"]))
-            if 0 not in x["shape"] else np.zeros(x["shape"], TYPES[x["dtype"]])
-            for name, x in header.items() if name != "__metadata__"}
-
-
-def band(case, i):  # keys [lo, hi) of query i: those that the numbers of a band leave, or all
-    lo, hi, n = 0, case["n_key"], case["n_key"]
-    if case["mask"] == "band" and case["window_left"] >= 0:
-        lo = i + case["offset"] - case["window_left"]
-    if case["mask"] == "band" and case["window_right"] >= 0:
-        hi = i + case["offset"] + case["window_right"] + 1
-    return min(max(lo, 0), n), min(max(hi, 0), n)
-
-
-def sees(case, t, b, h, i0, i1, j0, j1):  # [i1 - i0, j1 - j0]: whether a query sees a key
-    if case["mask"] == "dense":
-        return t["mask"][b, h, i0:i1, j0:j1] == (case["mask_one"] == "visible")
-    seen, i, j = np.ones((i1 - i0, j1 - j0), bool), np.arange(i0, i1)[:, None], np.arange(j0, j1)
-    if case["mask"] == "band" and case["window_left"] >= 0:
-        seen &= j >= i + case["offset"] - case["window_left"]
-    if case["mask"] == "band" and case["window_right"] >= 0:
-        seen &= j <= i + case["offset"] + case["window_right"]
-    return seen
-
-
-def run(case, cases, out):
-    t = load(f"{cases}/{case['name']}/inputs.safetensors")
-    order = ORDER[case["layout"]]
-    case["group"] = case["heads"] // max(case["kv_heads"], 1)
-    size = {name: (case["batch"], case["heads" if name in "qo" else "kv_heads"],
-                   case["n_query" if name in "qo" else "n_key"],
-                   case["d_value" if name in "ov" else "d_key"]) for name in "qkvo"}
-    for name in set(t) & {"q", "k", "v", "do"}:
-        t[name] = t[name].transpose(order)  # [B,H,L,d] now, whatever the file has
-    files = {"lse": np.full(size["o"][:3], -np.inf, np.float32)}
-    for name in set(case["outputs"]) - {"lse"}:
-        shape = size[name[-1]]  # of dq as of q
-        files[name] = np.zeros([shape[axis] for axis in np.argsort(order)], np.float32)
-    results = {name: x if name == "lse" else x.transpose(order) for name, x in files.items()}
-    unit = np.float32(np.log(2) if case["lse"] == "2" else 1)  # LSE here is in natural logarithms
-    with np.errstate(all="ignore"):
-        forward(case, t, results)
-        if case["pass"] == "bwd":
-            raise NotImplementedError("there is no backward pass here")
-    files["lse"] /= unit
-    for name in case["outputs"]:
-        np.save(f"{out}/{case['name']}/{name}.npy", files[name])
-
-
-def main(cases, out):
-    for case in json.load(open(f"{cases}/manifest.json"))["cases"]:
-        os.makedirs(f"{out}/{case['name']}", exist_ok=True)
-        try:
-            run(case, cases, out)
-        except Exception as error:  # in one case: it need not cost the others
-            print(repr(error), file=open(f"{out}/{case['name']}/error.txt", "w"))
+    return o, lse
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    with np.errstate(all="ignore"):
+        attnlab.batch(*sys.argv[1:], attention, plain=True)

@@ -29,7 +29,8 @@ import time
 import traceback
 import types
 
-__all__ = ["check", "case", "assert_attention", "grade", "price", "explain", "records", "batch", "Refused", "Failed"]
+__all__ = ["check", "case", "assert_attention", "grade", "price", "explain", "records", "batch", "visible", "Refused",
+           "Failed"]
 
 
 class Refused(Exception):
@@ -113,7 +114,8 @@ def _load(path):
         if name != "__metadata__":
             first, last = (start + at for at in x["data_offsets"])
             aligned = first % _BYTES[x["dtype"]] == 0
-            found[name] = x["dtype"], x["shape"], data[first:last] if aligned else memoryview(bytearray(data[first:last]))
+            part = data[first:last] if aligned else memoryview(bytearray(data[first:last]))
+            found[name] = x["dtype"], x["shape"], part
     return found
 
 
@@ -301,7 +303,7 @@ def _keywords(case, tensors, declared, takes):
         given["window"] = case["window_left"], case["window_right"]
     for name in _needs(claims):
         words[name] = given[name]
-    for name, value in (("scale", case["scale"]), ("offset", case["offset"])):
+    for name, value in (("scale", case["scale"]), ("offset", case["offset"] if band else 0)):
         if takes(name):
             words[name] = value
     for name in ("cu_seqlens_q", "cu_seqlens_k", "cu_seqlens_q_padded", "cu_seqlens_k_padded", "page_table", "lengths"):
@@ -328,11 +330,32 @@ def _takes(attention):
     return lambda name: any_ or name in names
 
 
-class _Subject:
-    """A callable that batches of cases are handed to."""
+_AXES = {"bhld": (0, 1, 2, 3), "blhd": (0, 2, 1, 3), "sbhd": (1, 2, 0, 3)}  # where a layout has B, H, L and d
 
-    def __init__(self, attention, backward, device):
-        self.attention, self.backward, self.given_device = attention, backward, device
+
+def _turned(tensors, axes):
+    """Those that have the layout of the case, as views with their axes in another order."""
+    names = ("q", "k", "v", "do", "o", "dq", "dk", "dv")
+    return {name: getattr(x, "permute", x.transpose)(axes) if name in names else x for name, x in tensors.items()}
+
+
+def _plain(case, tensors):
+    return _turned(tensors, _AXES[case["layout"]])
+
+
+def _declared(case, found):
+    """What a callable found that knows [B,H,L,d] and natural logarithms alone, as the case has it."""
+    found = _turned(found, [_AXES[case["layout"]].index(n) for n in range(4)])
+    if case["lse"] == "2":
+        found["lse"] = found["lse"] / math.log(2)
+    return found
+
+
+class _Subject:
+    """A callable that batches of cases are handed to.  plain: it knows [B,H,L,d] and natural logarithms alone."""
+
+    def __init__(self, attention, backward, device, plain=False):
+        self.attention, self.backward, self.given_device, self.plain = attention, backward, device, plain
         self.takes, self.lib, self.may_lack_lse = _takes(attention), None, False
 
     def check_signature(self, declared):
@@ -408,7 +431,8 @@ class _Subject:
         where = getattr(tensors["q"], "device", None)
         words = _keywords(case, tensors, declared, self.takes)
         try:
-            found, seconds = self.call(case, tensors, words)
+            found, seconds = self.call(case, _plain(case, tensors) if self.plain else tensors, words)
+            found = _declared(case, found) if self.plain else found
         finally:
             changed = [name for name in raw if _differs(path, name, raw[name][2], name == flipped)
                        or kept[name] is not None and not lib.same(tensors[name], kept[name])]
@@ -421,14 +445,37 @@ class _Subject:
                 raise TypeError(f"{name} lies on {found[name].device}, the inputs on {where}")
         return {name: _raw(name, found[name]) for name in case["outputs"]}, seconds
 
-    def one(self, case, cases, out, declared):
+    def ranks(self, case, folder, n, out):
+        """A case of ranks, each in a folder of its own: the callable puts down what each holds after each step."""
+        found, ranks = collections.defaultdict(dict), []
+        for r in range(n):
+            raw = _load(os.path.join(folder, f"rank-{r}/inputs.safetensors"))
+            ranks.append({name: self.open().make(*x)[0] for name, x in raw.items()})
+
+        def put(rank, step, **tensors):
+            where = f"rank-{rank}" if step is None else f"rank-{rank}/step-{step}"
+            for name, x in tensors.items():
+                word, shape, data = _raw(name, x)
+                found[where][name] = word, shape, bytes(data)
+
+        start = time.perf_counter()
+        self.attention(case, ranks, put)
+        for where, tensors in found.items():
+            os.makedirs(os.path.join(out, where), exist_ok=True)
+            _save(os.path.join(out, where, "result.safetensors"), tensors)
+        return [time.perf_counter() - start]
+
+    def one(self, case, cases, out, manifest):
         """A case and what it leaves; never an exception."""
-        folder = os.path.join(out, case["name"])
+        folder, inputs = os.path.join(out, case["name"]), os.path.join(cases, case["name"])
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder)  # its parent is the judge's: gone when the time was up
         try:
-            found, seconds = self.compute(case, os.path.join(cases, case["name"], "inputs.safetensors"), declared)
-            _save(os.path.join(folder, "result.safetensors"), found)
+            if "ranks" in manifest:
+                seconds = self.ranks(case, inputs, manifest["ranks"], folder)
+            else:
+                found, seconds = self.compute(case, os.path.join(inputs, "inputs.safetensors"), manifest["claims"])
+                _save(os.path.join(folder, "result.safetensors"), found)
             with open(os.path.join(folder, "seconds.txt"), "w", encoding="utf-8") as file:
                 print(*seconds, file=file)
             return
@@ -447,7 +494,7 @@ class _Subject:
         with open(os.path.join(cases, "manifest.json"), encoding="utf-8") as file:
             manifest = json.load(file)
         for case in manifest["cases"]:
-            self.one(case, cases, out, manifest["claims"])
+            self.one(case, cases, out, manifest)
         return len(manifest["cases"])
 
 
@@ -482,11 +529,15 @@ def _timed(call, lib):
     return result, seconds
 
 
-def batch(cases, out, attention, *, backward=None, device=None):
-    """For programs that `attnlab check --exec` or `attnlab measure --exec` starts: CASES, OUT, the callable."""
+def batch(cases, out, attention, *, backward=None, device=None, plain=False):
+    """For programs that `attnlab check --exec` or `attnlab measure --exec` starts: CASES, OUT, the callable.
+
+    plain: it works on [B,H,L,d] and natural logarithms, whatever is declared.  With --scheme it is called once for all
+    ranks: attention(case, ranks, put), where ranks[r] has the tensors of rank r and put(r, step, o=..., lse=...) leaves
+    what it holds after a step; step None, at the end."""
     os.makedirs(out, exist_ok=True)
     try:
-        n = _Subject(attention, backward, device).batch(cases, out)
+        n = _Subject(attention, backward, device, plain).batch(cases, out)
     except _Lost as error:  # attnlab starts the program again, on the other cases
         print(error, flush=True)
         os._exit(1)
@@ -496,8 +547,8 @@ def batch(cases, out, attention, *, backward=None, device=None):
 # ---- the judge ---------------------------------------------------------------------------------------
 
 Failure = collections.namedtuple("Failure", "case name verdict message cause again")
-Failure.__doc__ = """A check that failed: its case string ("" of a relation), its name, the verdict as FAIL(bound), what is wrong, the likely
-cause (or ""), and the line that asks it again.  attnlab.case(failure.case) has its tensors."""
+Failure.__doc__ = """A check that failed: its case string ("" of a relation), its name, the verdict as FAIL(bound), what
+is wrong, the likely cause (or ""), and the line that asks it again.  attnlab.case(failure.case) has its tensors."""
 
 
 class Result:
@@ -598,14 +649,16 @@ def _serve(subject, declared, words):
 
 
 def check(attention, claims="f32", *, arithmetic=None, device=None, backward=None, name=None, tier="quick", cases=(),
-          relation=None, soak=0, repeat=0, seed=None, timeout=0, strict=False, verbose=False, refusals=False, report=None, **declared):
+          relation=None, soak=0, repeat=0, seed=None, timeout=0, strict=False, verbose=False, refusals=False,
+          report=None, **declared):
     """Judge a callable on every case that is claimed; a Result.
 
     attention(q, k, v, *, scale, ...) returns o, or o and lse.  Tensors are [B,H,L,d], of the library that its
     module imports; device: "numpy", "jax", or a device of torch.  It gets those of causal, window, mask, bias,
     softcap, sink that are claimed, and no others.  Gradients come by autograd, or from
     backward(do, q, k, v, o, lse, ...), which returns dq, dk, dv; dq, dkv where v is a view of k (kv-shared).
-    Every other field of a declaration (docs/external.md) is a keyword: lse="2", causal="br", layout="blhd", shapes={"d": "8..128 step 8"}.
+    Every other field of a declaration (docs/external.md) is a keyword: lse="2", causal="br", layout="blhd",
+    shapes={"d": "8..128 step 8"}.
     """
     subject = _Subject(attention, backward, device)
     declared = _declaration(name or getattr(attention, "__name__", type(attention).__name__), claims, arithmetic,
@@ -632,7 +685,8 @@ def check(attention, claims="f32", *, arithmetic=None, device=None, backward=Non
         return _serve(subject, declared, words)
 
 
-_ALL = ("f64 f32 bf16 f16 backward gqa cross dv causal band dense hard empty scale softcap alibi bias dbias dlse sink kv-shared")
+_ALL = ("f64 f32 bf16 f16 backward gqa cross dv causal band dense hard empty scale softcap alibi bias dbias dlse "
+        "sink kv-shared")
 
 
 def case(text, device=None):
@@ -719,14 +773,25 @@ class _Answering(BaseException):
 _answering = False
 
 
-def _answer(file, name, backward, device):
+def visible(b, h, queries, keys, *, causal=None, window=None, offset=0, mask=None):
+    """Which of the keys (j0, j1) the queries (i0, i1) see, [i1 - i0, j1 - j0], by the arguments that a callable has."""
+    import numpy as np
+
+    if mask is not None:
+        return mask[b, h, slice(*queries), slice(*keys)]
+    left, right = window or (-1, -1 if causal is None else 0)
+    distance = np.arange(*keys) - np.arange(*queries)[:, None] - offset
+    return (distance >= (-left if left >= 0 else -np.inf)) & (distance <= (right if right >= 0 else np.inf))
+
+
+def _answer(file, name, backward, device, plain):
     """The program that grade() hands in: the functions of a file, without what stands behind its grade()."""
     global _answering
     _answering, space = True, {"__name__": "attnlab_graded", "__file__": file}
     sys.path.insert(0, os.path.dirname(file))
     with contextlib.suppress(_Answering), open(file, encoding="utf-8") as source:
         exec(compile(source.read(), file, "exec"), space)
-    batch(*sys.argv[1:3], space[name], backward=space.get(backward), device=device)
+    batch(*sys.argv[1:3], space[name], backward=space.get(backward), device=device, plain=plain)
 
 
 def _place(function):
@@ -738,21 +803,23 @@ def _place(function):
     return os.path.abspath(file), function.__name__
 
 
-def grade(lab, attention, *, backward=None, device=None, seed="", **declared):
+def grade(lab, attention, *, backward=None, device=None, plain=False, seed="", **declared):
     """Points of a function in a lab, out of 100: .total, .of, .criteria, and as text what the command prints.
 
-    It is asked what the lab claims, in processes of its own: attention and backward stand at the top of a file."""
+    It is asked what the lab claims, in processes of its own: attention and backward stand at the top of a file.
+    plain: it works on [B,H,L,d] and natural logarithms, whatever the task declares."""
     if _answering:
         raise _Answering
     task = json.loads(_run("grade", lab, "--format", "json", "--seed", seed).stdout)
     claims = [word for word in task["claims"].split() if word != "block"]
     if not claims or "ranks=4" in claims:
-        raise ValueError(f"lab {task['lab']} asks for more than a function on tensors: docs/labs/{task['lab']}/README.md")
+        raise ValueError(f"lab {task['lab']} asks for more than a function on tensors: see docs/labs/{task['lab']}")
     subject = _Subject(attention, backward, device)
     declared = _declaration("submission", claims, None, {**task["declare"], **declared})
     subject.check_signature(declared)
     (file, name), back = _place(attention), _place(backward)[1] if backward else None
-    call = f"import sys; sys.path.append({_HERE!r}); import attnlab; attnlab._answer({file!r}, {name!r}, {back!r}, {device!r})"
+    call = f"import sys; sys.path.append({_HERE!r}); import attnlab; attnlab._answer({file!r}, {name!r}, {back!r}, " \
+           f"{device!r}, {plain!r})"
     with _file(declared) as (number, path):
         done = _run("grade", lab, "--format", "json", "--seed", seed, "--claims", path, "--exec",
                     shlex.join([sys.executable, "-c", call]), good=(0, 1), fds=[number])

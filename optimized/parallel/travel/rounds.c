@@ -94,7 +94,7 @@ int attn_work_round(const struct attn_work *w, int n)
     return count_alike(w, key, (int)less(below + 1, inner - n % inner));
 }
 
-/* ---- stops that differ in pairs only ---------------------------------------------------------- */
+/* ---- stops that differ in pairs only --------------------------------------------------------- */
 
 /* Which products a stop has: a bit each. */
 static unsigned products_of(const struct attn_work *at, int n)
@@ -107,7 +107,15 @@ static unsigned products_of(const struct attn_work *at, int n)
     return bits;
 }
 
-/* Blocks of keys are runs that lie side by side, but for the own one: all of them are one stretch. */
+static int same_sizes(const struct attn_box *a, const struct attn_box *b)
+{
+    for (int k = 0; k < a->stretches; k++)
+        if (a->stretch[k].n != b->stretch[k].n)
+            return 0;
+    return 1;
+}
+
+/* The blocks of a round of runs lie side by side: all of them are one stretch. */
 static void join(struct attn_box *all, const struct attn_box *one)
 {
     for (int k = 0; k < all->stretches; k++) {
@@ -118,23 +126,59 @@ static void join(struct attn_box *all, const struct attn_box *one)
     }
 }
 
+static double pairs_of(struct attn_work *w, int *counted)
+{
+    struct attn_product x;
+    double pairs = 0;
+    while (attn_work_next(w, &x))
+        pairs += (double)attn_problem_all_pairs(&x.part, counted);
+    return pairs;
+}
+
+/* Of all keys but the rank's own block. */
+static double pairs_of_others(const struct attn_work *at, int *counted)
+{
+    const struct attn_tokens keys = attn_tokens_between(0, at->whole->n_key);
+    struct attn_work w = *at;
+    attn_work_go(&w, 0);
+    double pairs = -pairs_of(&w, counted);
+    for (int call = 0; call < ATTN_CALLS; call++)
+        for (int q = 0; q < w.queries.stretches; q++) {
+            struct attn_product x = attn_work_product(&w, call, q, 0, 0);
+            struct attn_problem row =
+                attn_piece_of(w.whole, &x.heads, &w.queries.stretch[q], &keys);
+            pairs += x.heads.n > 0 ? (double)attn_problem_all_pairs(&row, counted) : 0;
+        }
+    return pairs;
+}
+
 int attn_work_together(const struct attn_work *at, int n, double *pairs, int *counted)
 {
     struct attn_problem open = *at->whole;
     struct attn_work sizes = *at, w = *at;
-    unsigned same = products_of(at, n);
-    int equal = 1, most = 1;
+    const int is_of_runs = at->work.order == ATTN_CONTIGUOUS || at->work.order == ATTN_ZIGZAG;
+    const unsigned same = products_of(at, n);
+    int equal = 1;
     open.mask = NULL;
     sizes.whole = &open;
-    if (n > 0 && (at->work.order == ATTN_CONTIGUOUS || at->work.order == ATTN_ZIGZAG))
-        most = attn_work_round(&sizes, n);
     attn_work_go(&w, n);
-    for (; equal < most && products_of(at, n + equal) == same; equal++) {
-        struct attn_box next = attn_work_box(at, 1, attn_work_stop(at, n + equal).key);
+    const int run = is_of_runs && n > 0 ? attn_work_round(&sizes, n) : 1;
+    const int others = n == 1 && w.keys.tokens * at->stops == at->whole->n_key;
+    struct attn_box next = w.keys;
+    while (equal < (others ? at->stops - 1 : run) && same_sizes(&w.keys, &next) &&
+           products_of(at, n + equal) == same) {
+        next = attn_work_box(at, 1, attn_work_stop(at, n + equal).key);
+        equal += same_sizes(&w.keys, &next);
+    }
+    if (others && equal == at->stops - 1) {
+        *pairs = pairs_of_others(at, counted);
+        return equal;
+    }
+    equal = equal < run ? equal : run;
+    for (int m = 1; m < equal; m++) {
+        next = attn_work_box(at, 1, attn_work_stop(at, n + m).key);
         join(&w.keys, &next);
     }
-    struct attn_product x;
-    for (*pairs = 0; attn_work_next(&w, &x);)
-        *pairs += (double)attn_problem_all_pairs(&x.part, counted);
+    *pairs = pairs_of(&w, counted);
     return equal;
 }

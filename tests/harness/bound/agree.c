@@ -136,7 +136,8 @@ static void note(struct attn_agreement *x, double ratio, int ok, const struct pa
     if (ratio > x->ratio) {
         x->ratio = ratio;
         memcpy(x->at, at, sizeof x->at);
-        x->got = part->value[c], x->want = want, x->bound = bound;
+        x->got = isnan(part->value[c]) ? (double)NAN : part->value[c]; /* of no sign */
+        x->want = want, x->bound = bound;
     }
 }
 

@@ -12,8 +12,9 @@
 
 enum { MAX_FILE = 1 << 16, MAX_PAGE = 4096 };
 
-/* A convention: its key and its words in JSON, in the order of attn_plugin.h, so many of which a
- * plug-in may mean; where it stands in a plug-in's struct, by what name, and in the claims. */
+/* A convention: its key and its words in JSON, in the order of attn_plugin.h; the name and place of
+ * its member in a plug-in's struct; n, the words that a plug-in may mean; its place in the claims.
+ */
 #define CONVENTION(key, member, n, ...)                                       \
     {                                                                         \
         key, #member, {__VA_ARGS__}, n, offsetof(struct attn_plugin, member), \

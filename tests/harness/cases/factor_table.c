@@ -145,7 +145,7 @@ static void add_declared(struct attn_factors *t, int factor)
     }
 }
 
-/* So many numbers more, drawn by the seed. */
+/* Add `more` numbers, drawn by the seed. */
 static void draw_some(struct attn_factors *t, int factor, uint64_t seed, int more)
 {
     enum { DRAWS = 60 };

@@ -24,7 +24,8 @@ enum {
 #undef ATTN_MODEL
 };
 
-/* Values as the flags have them that are called so; "": what a command has without the flag. */
+/* Values in the words of the flags of these names; "": the value that a command has without the
+ * flag. */
 struct attn_model {
     const char *name, *source, *value[ATTN_MODEL_VALUES], *field;
     int layers, windowed, latent; /* models.def */
@@ -52,16 +53,16 @@ enum attn_status attn_model_open(const char *text, struct attn_model_given *give
 /* model_file.c: of a file whose name is there. */
 enum attn_status attn_model_read(struct attn_model_given *given, struct attn_error *err);
 
-/* Two tiles of 128 and a ragged tail; then prefill, decode and backward.  Two kv heads stay of
- * several, and as many heads of each, up to 16.  claims: enum attn_cap; the long cases are asked in
- * bf16, and a sink is there or V is a view of K, where that is claimed. */
+/* Case 0 has two tiles of 128 and a ragged tail; then come prefill, decode and backward.  Of
+ * several kv heads two are kept, with up to 16 query heads each.  claims: enum attn_cap; the long
+ * cases are asked in bf16, and a sink is there or V is a view of K, where that is claimed. */
 struct attn_model_case {
     char name[48], text[ATTN_CASE_TEXT], why[96]; /* name: "shape-llama-3-8b-decode" */
 };
 void attn_model_case(const struct attn_model *model, int index, unsigned claims,
                      struct attn_model_case *c);
 
-/* The number of the model whose case is called so; -1: none. */
+/* The index of the model that has a case of this name; -1: none. */
 int attn_model_of_case(const char *name);
 
 #endif

@@ -2,9 +2,9 @@
  * h mod G".
  *
  * A list of hypotheses, each a mistake or convention of real implementations (faults.def), is held
- * against what was computed; the first that fits is named.  Then it is learned from the numbers
- * which head, row, key or factor would explain them.  Where nothing does, the pattern of the
- * failing elements is described.  A diagnosis is a hint for people; no verdict depends on it.
+ * against what was computed; the first that fits is named.  Then the numbers show which head, row,
+ * key or factor would explain them.  Where nothing does, the pattern of the failing elements is
+ * described.  A diagnosis is a hint for people; no verdict depends on it.
  */
 #ifndef TESTS_HARNESS_FAULTS_DIAGNOSE_H
 #define TESTS_HARNESS_FAULTS_DIAGNOSE_H

@@ -199,7 +199,7 @@ static const char *drop(struct attn_case *c, int which)
         return "more than one batch";
     case 7:
         c->poison = ATTN_POISON_NONE;
-        return "NaN or 1e30 in rows that nobody sees (0 times NaN is NaN)";
+        return "NaN or 1e30 in rows that no query sees (0 times NaN is NaN)";
     case 8:
         c->d_value = c->d_key;
         return "dv other than d";

@@ -142,7 +142,7 @@ void attn_case_print(const struct attn_case *c, char text[ATTN_CASE_TEXT]);
 const char *attn_case_mask(const struct attn_case *c);
 void attn_case_set_mask(struct attn_case *c, const char *text);
 
-/* Bytes of inputs and outputs, those of a mask and of a bias that vary along all axes with them. */
+/* Bytes of inputs and outputs, with a mask and a bias counted as varying along all axes. */
 double attn_case_bytes(const struct attn_case *c);
 
 /* The problem of a case, without mask and bias. */

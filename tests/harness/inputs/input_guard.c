@@ -73,7 +73,7 @@ void attn_input_guard_begin(struct attn_setup *s, enum attn_pass pass)
     attn_environment_save(&guard.environment);
 }
 
-/* The logical index of an element slot; 0: it is nobody's element. */
+/* The logical index of an element slot; 0: it belongs to no element. */
 static int find_element(const struct attn_tensor *t, int64_t slot, int64_t at[4])
 {
     while (attn_each(at, t->extent))

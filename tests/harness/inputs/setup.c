@@ -238,7 +238,7 @@ int attn_setup_sees(const struct attn_setup *s, int64_t b, int64_t h, int64_t i)
     return attn_problem_next(&s->problem, b, h, i, &run);
 }
 
-/* Does any query, in so many batches from b on, see row j of kv head g? */
+/* Returns 1 if a query in one of `batches` batches, from b on, sees row j of kv head g. */
 static int key_is_seen(const struct attn_problem *p, int64_t b, int64_t batches, int64_t g,
                        int64_t j)
 {

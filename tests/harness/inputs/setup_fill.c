@@ -264,7 +264,7 @@ int64_t attn_recipe_target(const struct attn_recipe *r, int64_t b, int64_t h, in
 /* ---- powers ---------------------------------------------------------------------------------- *
  * For people who follow a softmax by pencil and paper.  Feature 0 of the keys is 0 0 1 2 3 ..,
  * whose powers of two add up to 1 2 4 8 .. from the first key on; feature 1 is the same from the
- * last key on; and equal weights add up to a power of two where there are so many keys.  A query
+ * last key on; and equal weights add up to a power of two where the number of keys is one.  A query
  * chooses what suits the keys that it sees, in turn, so that rows differ; under a mask that nothing
  * suits, weights are equal. */
 

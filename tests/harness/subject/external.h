@@ -111,15 +111,15 @@ struct attn_external_route {
 };
 extern const struct attn_external_route attn_external_route[];
 
-/* Seconds up to x->until, not above 0 when it is past; INFINITY. */
+/* Seconds up to x->until: 0 or less when it is past, INFINITY when there is no such time. */
 double attn_external_left(const struct attn_external *x);
 
-/* Of one of ours: judge(arg, i, result) for each i below n, in a process of its own. */
+/* For one of ours: call judge(arg, i, result) for each i below n, in a process of its own. */
 void attn_own_judge(const struct attn_external *x,
                     void (*judge)(void *arg, int i, struct attn_result *result), void *arg, int n,
                     struct attn_answer *answer);
 
-/* Of a plug-in: the case called up to 40 times more: PASS, or FAIL(memory) when memory is lost each
+/* For a plug-in: call the case up to 40 times more.  PASS, or FAIL(memory) when memory is lost each
  * time. */
 void attn_external_leak(struct attn_external *x, const struct attn_case *c,
                         struct attn_answer *answer);

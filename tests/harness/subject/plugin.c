@@ -191,7 +191,7 @@ static void take_back(struct work *w)
 
 /* ---- masks, slopes --------------------------------------------------------------------------- */
 
-/* Pages that end with so many bytes, at an inaccessible one. */
+/* Pages whose last `bytes` bytes end at an inaccessible one. */
 static void *take_block(struct work *w, size_t bytes)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), all = (bytes / page + 1) * page;

@@ -123,7 +123,7 @@ static void on_fault(int number, siginfo_t *info, void *context)
 }
 
 /* On a stack of its own: the usual one may be what overflowed.  The tiles of AMX are 8 KiB of what
- * the kernel saves there, and it lets nobody use them whose signal stacks are too small. */
+ * the kernel saves there, and it refuses them to a process whose signal stacks are too small. */
 static void catch_faults(void)
 {
     static unsigned char stack[1 << 16];

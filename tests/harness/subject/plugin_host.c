@@ -196,7 +196,7 @@ static enum arrival await(struct attn_plugin_host *h, double seconds)
             drain(h);
         if (fds[0].revents & POLLIN && attn_pipe_read(h->from, &byte, 1) &&
             shared->answered == shared->asked)
-            return ARRIVED; /* a byte of somebody else's changes nothing */
+            return ARRIVED; /* a byte that another process wrote changes nothing */
         if (fds[1].revents != 0) {
             drain(h);
             note_end(h);

@@ -68,7 +68,7 @@ static enum attn_status put_piece(const struct attn_rank_steps *x,
     return status;
 }
 
-/* A tensor of so many bytes that is not one of attention; NULL without memory. */
+/* A tensor of this shape that is not one of attention; NULL without memory. */
 static void *put_other(struct sheet *s, const char *name, struct attn_file_tensor shape)
 {
     snprintf(s->name[s->n], sizeof s->name[0], "%s", name);

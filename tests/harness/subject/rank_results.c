@@ -156,8 +156,8 @@ static void judge_outputs(struct given *g, const struct attn_rank_held *held, en
     attn_mask_free((struct attn_mask *)(uintptr_t)part.problem.mask);
 }
 
-/* A rank that has seen nothing but hidden keys fits several mistakes: the one that most ranks of its
- * step fit (Boyer and Moore's vote). */
+/* A rank that has seen nothing but hidden keys fits several mistakes: the one counts that most
+ * ranks of its step fit (Boyer and Moore's vote). */
 static void ask_others(struct given *g, enum attn_pass pass, int step, int rank,
                        struct attn_diagnosis *diagnosis)
 {

@@ -186,6 +186,7 @@ enum attn_status attn_rank_case(struct attn_rank_steps *x, const struct attn_ran
                                    x->token[1]};
     *part = *x->setup;
     part->kept = NULL;
+    part->subsets = NULL; /* which keys have weight is known of the whole alone */
     part->given.fill = ATTN_FILL_NORMAL; /* its probes have one exact answer in the whole alone */
     attn_case_set_mask(&c, "dense(counts)");
     enum attn_status status = attn_case_open(&c, &source, &counted, &mask, err);

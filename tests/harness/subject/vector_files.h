@@ -37,9 +37,10 @@ enum attn_status attn_vector_files_write(struct attn_vector_files_writer *writer
 enum attn_status attn_vector_files_end(struct attn_vector_files_writer *writer,
                                        enum attn_status status, struct attn_error *err);
 
-/* All of it: those of n cases that are claimed and, unless scheme is NULL, that it takes, with what
- * its ranks must hold if with_truth; `written` of each, and *written: how many.  A case that cannot
- * be set up is not written either: it has its verdict when it is judged. */
+/* Write a whole folder: of n cases those that are claimed and, unless scheme is NULL, that the
+ * scheme takes.  with_truth: with the tensors that its ranks must hold.  Sets `written` of each
+ * case, and *written to their number.  A case that cannot be set up is not written either: it has
+ * its verdict when it is judged. */
 enum attn_status attn_vector_files_write_all(const char *folder, const struct attn_claims *claims,
                                              const char *scheme, int with_truth,
                                              struct attn_asked *asked, int n, int *written,
@@ -92,7 +93,7 @@ enum attn_status attn_vector_files_read(const char *folder, const char *name,
                                         const struct attn_claims *claims, struct attn_setup *setup,
                                         struct attn_error *err);
 
-/* The same of these slots (bits) alone, which may be inputs too. */
+/* The same for these slots (bits) alone, which may be inputs too. */
 enum attn_status attn_vector_files_take(const char *folder, const char *name,
                                         const struct attn_claims *claims, unsigned slots,
                                         struct attn_setup *setup, struct attn_error *err);

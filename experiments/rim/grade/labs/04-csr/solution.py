@@ -7,34 +7,33 @@ import lab
 from lab import *
 
 
-def build(case, t, b, h):
-    row_start, n = np.zeros(case["n_query"] + 1, np.int64), case["n_query"]
-    for i in range(n):  # counted, then listed
-        lo, hi = band(case, i)
-        row_start[i + 1] = row_start[i] + sees(case, t, b, h, i, i + 1, lo, hi).sum()
+def build(b, h, n_query, n_key, mask):
+    row_start = np.zeros(n_query + 1, np.int64)
+    for i in range(n_query):  # counted, then listed
+        row_start[i + 1] = row_start[i] + attnlab.visible(b, h, (i, i + 1), band(i, n_key, **mask), **mask).sum()
     column = np.empty(row_start[-1], np.int32)
-    for i in range(n):
-        lo, hi = band(case, i)
-        column[row_start[i] : row_start[i + 1]] = lo + np.flatnonzero(sees(case, t, b, h, i, i + 1, lo, hi))
+    for i in range(n_query):
+        keys = band(i, n_key, **mask)
+        seen = attnlab.visible(b, h, (i, i + 1), keys, **mask)[0]
+        column[row_start[i] : row_start[i + 1]] = keys[0] + np.flatnonzero(seen)
     return row_start, column
 
 
-def rows(case, t, b, h, row_start, column, o, lse):
-    g = h // case["group"]
+def rows(q, k, v, scale, row_start, column, o, lse):
     value = np.empty(len(column), np.float32)
-    for i in range(case["n_query"]):
+    for i in range(len(q)):
         e = slice(row_start[i], row_start[i + 1])
         if e.start == e.stop:
             continue
-        s = np.float32(case["scale"]) * (t["k"][b, g, column[e]] @ t["q"][b, h, i])
+        s = scale * (k[column[e]] @ q[i])
         m = s.max()
         value[e] = np.exp(s - m)
         l = value[e].sum()
         value[e] /= l
-        o[i] = value[e] @ t["v"][b, g, column[e]]
+        o[i] = value[e] @ v[column[e]]
         lse[i] = m + np.log(l)
 
 
 lab.build = build
 lab.rows = rows
-main(*sys.argv[1:])
+attnlab.batch(*sys.argv[1:], attention, plain=True)

@@ -18,4 +18,5 @@ def merge(o, lse, o2, lse2):
 
 
 lab.merge = merge
-main(*sys.argv[1:])
+with np.errstate(all="ignore"):
+    attnlab.batch(*sys.argv[1:], attention, plain=True)
