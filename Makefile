@@ -182,7 +182,7 @@ $(B)/faults/dense: tests/external/exec_dense.c $(B)/libharness.a $(B)/libattn.a
 	$(Q)$(subst -MMD -MP,,$(LINK)) -w -o $@ $^ $(HARNESS_LIBS) -lm
 
 # Plug-ins of the tests, which have switches.
-PLUGINS := $(addprefix $(B)/plugins/,bad.so full.so slips.so)
+PLUGINS := $(addprefix $(B)/plugins/,bad.so full.so places.so slips.so)
 $(PLUGINS): $(B)/plugins/%.so: tests/external/plugin_%.c tests/external/switches.h docs/examples/plugin_naive.c $(B)/libattn.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -O3 -w -fPIC -I. $(PLUGIN_FLAGS) -shared -Wl,-Bsymbolic -pthread -o $@ $< \

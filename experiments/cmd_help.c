@@ -153,19 +153,22 @@ static void print_troff(const char *text)
         puts(".fi");
 }
 
-/* The texts below the flags: notes, and examples from the first command on. */
+/* The texts below the flags: notes, and examples from the first line on that stands indented. */
 static void print_more(const char *more)
 {
-    const char *found = more[0] == ' ' ? more : strstr(more, "\n  attnlab ");
-    size_t notes = found != NULL ? (size_t)(found - more) : strlen(more);
+    size_t notes = 0;
+    while (more[notes] != '\0' && more[notes] != ' ') {
+        notes += strcspn(more + notes, "\n");
+        notes += more[notes] == '\n';
+    }
     char *text = attn_cli_text("%s", more);
     text[notes] = '\0';
     if (notes > 0)
         puts(".SH NOTES");
     print_troff(text);
-    if (found != NULL)
+    if (more[notes] != '\0')
         puts(".SH EXAMPLES");
-    print_troff(found != NULL ? found + (notes > 0) : "");
+    print_troff(more + notes);
     free(text);
 }
 

@@ -93,7 +93,16 @@ enum attn_plugin_causal {
     ATTN_PLUGIN_CAUSAL_SQUARE /* only where Lq = Lk, so that both ends are one */
 };
 enum attn_plugin_window { ATTN_PLUGIN_WINDOW_BESIDE, ATTN_PLUGIN_WINDOW_WITH_SELF };
-enum attn_plugin_layout { ATTN_PLUGIN_BHLD, ATTN_PLUGIN_BLHD, ATTN_PLUGIN_SBHD /* [L,B,H,d] */ };
+enum attn_plugin_layout {
+    ATTN_PLUGIN_BHLD,
+    ATTN_PLUGIN_BLHD,
+    ATTN_PLUGIN_SBHD, /* [L,B,H,d] */
+    /* Documents one behind the other, [T,H,d], lse [H,T]; the same with padding between them, which
+     * is NaN; and K and V in pages, q and o as BLHD, forward alone.  See the call's last fields. */
+    ATTN_PLUGIN_THD,
+    ATTN_PLUGIN_THD_PADDED,
+    ATTN_PLUGIN_PAGED
+};
 enum attn_plugin_byte { ATTN_PLUGIN_ONE_IS_VISIBLE, ATTN_PLUGIN_ONE_IS_HIDDEN };
 enum attn_plugin_subnormals { ATTN_PLUGIN_KEPT, ATTN_PLUGIN_FLUSHED, ATTN_PLUGIN_FLUSHED_16 };
 
@@ -153,6 +162,20 @@ struct attn_plugin_call {
      * features; d_value <= d_key.  Backward then writes dk, with the gradient of v added to these
      * features; dv is without data. */
     int32_t kv_shared;
+
+    /* THD: tensors of tokens are one batch entry of all tokens: extents are 1, H, T, d.  batch,
+     * n_query and n_key remain those of the case.  Document t has queries cu_seqlens_q[t] up to
+     * [t + 1], and keys likewise; band and ALiBi count inside each, mask is [1,H,Tq,Tk].
+     * THD_PADDED: it begins at cu_seqlens_q_padded[t] and has as many tokens.  [n_documents + 1] */
+    int64_t n_documents;
+    const int32_t *cu_seqlens_q, *cu_seqlens_k, *cu_seqlens_q_padded, *cu_seqlens_k_padded;
+
+    /* PAGED: k and v are pages, [pages,page,G,d]: extent[0] counts them, extent[2] their slots.
+     * Key j < lengths[b] <= n_key of sequence b is slot j % page of page
+     * page_table[b * table_pages + j / page].  Other slots are NaN; two sequences may share a page.
+     * A band stands at the end of each sequence: its offset is offset + lengths[b] - n_key. */
+    int64_t table_pages;
+    const int32_t *page_table, *lengths; /* [B, table_pages], [B] */
 };
 
 /* The results of forward and backward.  REFUSED, with a message: this case is claimed, but there is
@@ -254,6 +277,8 @@ struct attn_plugin {
     /* Masks are additive: a hidden score is a number, so much below what it would be (as 32768);
      * 0: it is -inf.  Rows that see no key are then not judged. */
     double hidden;
+
+    int64_t page; /* PAGED: tokens of a page; 0: 16, 64 and 256 */
 };
 
 /* The one symbol of a plug-in.  Its result must stay valid. */

@@ -26,9 +26,9 @@ static void put_claims(const struct attn_candidate *s, char *text, size_t size)
                                  : c->causal == ATTN_PLUGIN_CAUSAL_BR ? "causal br only"
                                                                       : "",
                                  c->window ? "windows count the query's own key" : "",
-                                 c->layout == ATTN_CLAIMS_PAGED        ? "layout paged"
-                                 : c->layout == ATTN_CLAIMS_THD_PADDED ? "layout thd-padded"
-                                 : c->layout == ATTN_CLAIMS_THD        ? "layout thd"
+                                 c->layout == ATTN_PLUGIN_PAGED        ? "layout paged"
+                                 : c->layout == ATTN_PLUGIN_THD_PADDED ? "layout thd-padded"
+                                 : c->layout == ATTN_PLUGIN_THD        ? "layout thd"
                                  : c->layout == ATTN_PLUGIN_SBHD       ? "layout sbhd"
                                  : c->layout                           ? "layout blhd"
                                                                        : "",

@@ -20,12 +20,17 @@ static const char *build_bad(const char *words)
     return fixture_plugin("plugin.so", "bad", "%s", words);
 }
 
+static const char *build_plugin(const char *kind, const char *words, unsigned claims)
+{
+    if (claims == 0)
+        return fixture_plugin("plugin.so", kind, "%s", words);
+    return fixture_plugin("plugin.so", kind, "%s CLAIMS=%u", words, claims);
+}
+
 /* The library's own dense behind the plug-in interface; of these claims, 0: all. */
 static const char *build_full(const char *words, unsigned claims)
 {
-    if (claims == 0)
-        return fixture_plugin("plugin.so", "full", "%s", words);
-    return fixture_plugin("plugin.so", "full", "%s CLAIMS=%u", words, claims);
+    return build_plugin("full", words, claims);
 }
 
 /* ---- plug-ins that are right ----------------------------------------------------------------- */
@@ -55,7 +60,20 @@ TEST_EACH(declared_conventions_pass, COUNT(honest))
     ck_assert_int_ge(fixture_count(scratch_output, "pass"), honest[_i].passes);
 }
 
-enum { CAUSAL = ATTN_CAP_F32 | ATTN_CAP_CROSS | ATTN_CAP_CAUSAL };
+/* Ends of sequences, keys that are left out, a page of two sequences, a single key, no mask. */
+#define SHARED_PAGE "--case 'b2h2q3k100d8:causal(ends,100,70):f32:normal:s1:layout=broadcast'"
+#define PAGED                                                          \
+    "--case 'b3h4g2q4k300d16v8:causal(ends,300,40,17):f32:normal:s3' " \
+    "--case 'b2h2q3k40d8:keys(40,21):f32:normal:s1' " SHARED_PAGE      \
+    " --case 'b2q1k33d8:keys(33,1):f32:normal:s2' --case 'h2q1k7d8:none:f32:normal:s1'"
+#define PADDED                                                                                   \
+    "--case 'b3q9k14d8v4:none:f32:normal:s3' --case 'h2q20d8:documents(3,1,9,7):f32:normal:s4' " \
+    "--case 'b2h4g2q9k14d8v4:causal(br):f32:normal:s5:pass=bwd'"
+
+enum {
+    CAUSAL = ATTN_CAP_F32 | ATTN_CAP_CROSS | ATTN_CAP_CAUSAL,
+    DOCUMENTS = CAUSAL | ATTN_CAP_GQA | ATTN_CAP_DV | ATTN_CAP_BACKWARD
+};
 static const struct {
     const char *words, *args, *says;
     unsigned claims;
@@ -82,14 +100,31 @@ static const struct {
      "fits a window that counts the query's own key on both sides", 0, 1},
     {"SAYS_WINDOW=1 DOES_WINDOW=0", "--case mask-window-tile",
      "fits a window one key too long on both sides", 0, 1},
+    {"LAYOUT=5", PAGED " --case alone-f32", "6 pass, 0 fail, 0 refused", 0, 0},
+    {"LAYOUT=5", "--relation R16", "1 pass", 0, 0},
+    {"LAYOUT=5 SIZE_16 PAGE=16", PAGED, "5 pass, 0 fail", 0, 0},
+    {"LAYOUT=5 PAST", PAGED, "by 5 of 5 diagnosed failures: fits keys past the length read", 0, 1},
+    {"LAYOUT=5 FIRST_TABLE", PAGED, "fits batch 0 in place of every batch in K and V", 0, 1},
+    {"LAYOUT=5 NO_TABLE", PAGED, "fits keys past the length read, or a wrong page", 0, 1},
+    {"LAYOUT=5 WRITES", SHARED_PAGE, "k: an input, or what lies around it, was changed", 0, 1},
+    {"LAYOUT=3", PADDED, "3 pass, 0 fail, 0 refused", DOCUMENTS, 0},
+    {"LAYOUT=4", PADDED, "3 pass, 0 fail, 0 refused", DOCUMENTS, 0},
+    {"LAYOUT=4 UNPADDED", PADDED, "by 2 of 2 diagnosed failures: fits padding read", 0, 1},
+    {"LAYOUT=5", "", "layout \"paged\" has no gradients", 2 | ATTN_CAP_BACKWARD, 2},
+    {"LAYOUT=3", "", "have one order: do not claim strides", 2 | ATTN_CAP_STRIDES, 2},
+    {"LAYOUT=4 PAGE=16", "", "\"page\" belongs to layout \"paged\"", 0, 2},
+    {"LAYOUT=6", "", "its convention layout is 6, which does not exist", 0, 2},
 };
 
 /* Causal code that knows no window is asked for none, and by numbers: with the alignment mistaken
  * it fails, although it claims bytes too.  Declined cases are refused and counted.  A window is
- * counted with the query's own key by a plug-in that must not do so, and the reverse. */
+ * counted with the query's own key by a plug-in that must not do so, and the reverse.  K and V come
+ * in pages, and documents with padding between them, to plug-ins that read both right and wrong. */
 TEST_EACH(claims_are_met_and_no_more, COUNT(asked))
 {
-    const char *path = build_full(asked[_i].words, asked[_i].claims);
+    int is_placed = strncmp(asked[_i].words, "LAYOUT", 6) == 0;
+    const char *path =
+        build_plugin(is_placed ? "places" : "full", asked[_i].words, asked[_i].claims);
     scratch_expect(asked[_i].status, asked[_i].says, "check --plugin '%s' --refusals %s", path,
                    asked[_i].args);
 }

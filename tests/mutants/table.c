@@ -139,12 +139,13 @@ static int print_types(const struct mutant *list, struct fate *fate, int n, cons
     static const enum attn_dtype alone[] = {ATTN_F32, ATTN_BF16, ATTN_F16};
     int wrong = 0;
     puts("\n## In one type alone\n\n"
-         "Every case is asked in one type, as if that type alone were claimed. In bf16 and "
-         "f16 P and dS may be rounded to\nthat type on the way (u_p, [bounds.md](bounds.md)). A "
-         "mutant lives where it changes no result, since that type runs\nother code, or where it "
-         "errs by less than that rounding may. The number is then its largest error/bound, with "
-         "the\ncase. No comparison that allows the rounding can tell these mutants; an "
-         "implementation that does not round P declares\nso, and is held to the narrower bound.\n\n"
+         "Every case is asked in one type, as if that type alone were claimed. In bf16 and f16 P "
+         "and dS may be rounded to\nthat type on the way (u_p, [bounds.md](bounds.md)). A mutant "
+         "lives where it changes no result, since that type is\nrefused (by the textbooks over "
+         "ranks) or runs other code, or where it errs by less than that rounding may. The\nnumber "
+         "is then its largest error/bound, with the case. No comparison that allows the rounding "
+         "can tell these\nmutants; an implementation that does not round P declares so, and is "
+         "held to the narrower bound.\n\n"
          "| asked in | killed | no result differs | hidden by rounding |\n| --- | --- | --- | --- "
          "|");
     for (size_t t = 0; t < sizeof alone / sizeof *alone; t++) {

@@ -42,6 +42,10 @@ static enum attn_status load_plugin(struct attn_point_work *work, struct attn_er
 {
     static struct attn_plugin_impl plugin;
     enum attn_status status = attn_plugin_load(work->point->source, &plugin, err);
+    if (status == ATTN_OK && plugin.claims.layout >= ATTN_PLUGIN_THD)
+        status = attn_fail(err, ATTN_EINVAL,
+                           "documents and pages are laid out anew for each call of a plug-in: "
+                           "it can be checked, but not measured");
     if (status != ATTN_OK)
         return status;
     plugin.impl.name = work->point->spec;

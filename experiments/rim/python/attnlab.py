@@ -862,9 +862,14 @@ class _Family:
 
         how = {"tier": self.config.getoption("--attnlab-tier"), "seed": self.config.getoption("--attnlab-seed"), **how}
         key = attention, str(claims), repr(how)
-        if key not in self.done:
+        is_first, is_one = key not in self.done, {"ATTNLAB_CASE", "ATTNLAB_RELATION"} & set(os.environ)
+        if is_first:
             self.done[key] = check(attention, claims, **how)
         result = self.done[key]
+        if is_one and is_first:  # the line `again`: the first family that is selected answers
+            return result
+        if is_one:
+            pytest.skip("one case alone is asked, and answered by another test")
         known = _families(how["tier"])
         of = [x for x in result.checks if self.of(x, known) == self.family]
         part = Result({**result.row, "checks": of, "text": ""}, 0)

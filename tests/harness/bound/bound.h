@@ -70,7 +70,7 @@ struct attn_inputs {
     enum attn_dtype stored[ATTN_OUTPUTS];
     struct attn_kept *kept; /* of this problem and these tensors; NULL: nothing is kept */
     /* Which keys of a row have weight (attn_oracle_row.keys), where that is known; NULL: it is
-     * not.  Their scores are 0 whatever q and k are rounded to (subsets/subsets.h); others may have
+     * not.  Their scores are 0 whatever q and k are rounded to (inputs/subsets.h); others may have
      * any weight below the smallest normal number of 32 bits. */
     attn_oracle_keys *keys;
     const void *keys_arg;

@@ -150,7 +150,7 @@ enum attn_claims_mask attn_claims_mask(const struct attn_claims *claims,
         given->documents = chain.documents;
         given->is_self = chain.is_self;
     }
-    if (is_chain && claims->layout == ATTN_CLAIMS_PAGED) {
+    if (is_chain && claims->layout == ATTN_PLUGIN_PAGED) {
         given->lengths = chain.lengths;
         given->is_ends = chain.is_ends;
     }
@@ -186,8 +186,8 @@ enum attn_case_layout attn_claims_layout(const struct attn_claims *claims)
 {
     static const enum attn_case_layout layout[] = {
         [ATTN_PLUGIN_BHLD] = ATTN_LAYOUT_BHLD,       [ATTN_PLUGIN_BLHD] = ATTN_LAYOUT_BLHD,
-        [ATTN_PLUGIN_SBHD] = ATTN_LAYOUT_SBHD,       [ATTN_CLAIMS_THD] = ATTN_LAYOUT_BHLD,
-        [ATTN_CLAIMS_THD_PADDED] = ATTN_LAYOUT_BHLD, [ATTN_CLAIMS_PAGED] = ATTN_LAYOUT_BLHD,
+        [ATTN_PLUGIN_SBHD] = ATTN_LAYOUT_SBHD,       [ATTN_PLUGIN_THD] = ATTN_LAYOUT_BHLD,
+        [ATTN_PLUGIN_THD_PADDED] = ATTN_LAYOUT_BHLD, [ATTN_PLUGIN_PAGED] = ATTN_LAYOUT_BLHD,
     };
     return layout[claims->layout];
 }
@@ -212,8 +212,8 @@ unsigned attn_claims_needed(const struct attn_claims *claims, const struct attn_
         needs |= ATTN_CAP_DBIAS;
     if (c->d_lse)
         needs |= ATTN_CAP_DLSE;
-    int is_own =
-        c->layout == ATTN_LAYOUT_BHLD || (c->layout == attn_claims_layout(claims) && c->only == 0);
+    int is_own = c->layout == ATTN_LAYOUT_BHLD || claims->layout >= ATTN_PLUGIN_THD ||
+                 (c->layout == attn_claims_layout(claims) && c->only == 0);
     if (route == ATTN_ROUTE_PLUGIN && !is_own)
         needs |= ATTN_CAP_STRIDES;
     int overflows = c->poison == ATTN_POISON_BIG && c->fill == ATTN_FILL_HUGE;

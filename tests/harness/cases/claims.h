@@ -37,12 +37,10 @@ struct attn_claims_number {
 enum { ATTN_CLAIMS_NUMBERS = 12 };
 extern const struct attn_claims_number attn_claims_number[ATTN_CLAIMS_NUMBERS];
 
-/* The last layouts, of files alone (vector_files.h): packed batches, the same with padding between
- * documents, and K and V in pages. */
-enum { ATTN_CLAIMS_THD = ATTN_PLUGIN_SBHD + 1, ATTN_CLAIMS_THD_PADDED, ATTN_CLAIMS_PAGED };
+/* 1: documents one behind the other, with padding between them or without. */
 static inline int attn_claims_are_packed(const struct attn_claims *claims)
 {
-    return claims->layout == ATTN_CLAIMS_THD || claims->layout == ATTN_CLAIMS_THD_PADDED;
+    return claims->layout == ATTN_PLUGIN_THD || claims->layout == ATTN_PLUGIN_THD_PADDED;
 }
 
 enum {

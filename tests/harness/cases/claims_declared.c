@@ -10,28 +10,26 @@
 #include "tests/harness/base/fileio.h"
 #include "tests/harness/cases/claims.h"
 
-enum { MAX_FILE = 1 << 16, MAX_PAGE = 4096 };
+enum { MAX_FILE = 1 << 16, MAX_PAGE = 4096, WORDS = 6 };
 
 /* A convention: its key and its words in JSON, in the order of attn_plugin.h; the name and place of
- * its member in a plug-in's struct; n, the words that a plug-in may mean; its place in the claims.
- */
-#define CONVENTION(key, member, n, ...)                                       \
-    {                                                                         \
-        key, #member, {__VA_ARGS__}, n, offsetof(struct attn_plugin, member), \
-            offsetof(struct attn_claims, member)                              \
+ * its member in a plug-in's struct; its place in the claims. */
+#define CONVENTION(key, member, ...)                                       \
+    {                                                                      \
+        key, #member, {__VA_ARGS__}, offsetof(struct attn_plugin, member), \
+            offsetof(struct attn_claims, member)                           \
     }
 static const struct convention {
-    const char *key, *name, *word[6];
-    int n_plugin;
+    const char *key, *name, *word[WORDS];
     size_t of_plugin, at;
 } conventions[] = {
-    CONVENTION("lse", lse, 3, "e", "2", "absent"),
-    CONVENTION("empty_lse", empty_lse, 3, "-inf", "+inf", "0"),
-    CONVENTION("causal", causal, 4, "any", "tl", "br", "square"),
-    CONVENTION("window", window, 2, "beside", "with-self"),
-    CONVENTION("layout", layout, 3, "bhld", "blhd", "sbhd", "thd", "thd-padded", "paged"),
-    CONVENTION("mask_one", byte, 2, "visible", "hidden"),
-    CONVENTION("subnormals", subnormals, 3, "kept", "flushed", "flushed-16")};
+    CONVENTION("lse", lse, "e", "2", "absent"),
+    CONVENTION("empty_lse", empty_lse, "-inf", "+inf", "0"),
+    CONVENTION("causal", causal, "any", "tl", "br", "square"),
+    CONVENTION("window", window, "beside", "with-self"),
+    CONVENTION("layout", layout, "bhld", "blhd", "sbhd", "thd", "thd-padded", "paged"),
+    CONVENTION("mask_one", byte, "visible", "hidden"),
+    CONVENTION("subnormals", subnormals, "kept", "flushed", "flushed-16")};
 enum { CONVENTIONS = sizeof conventions / sizeof *conventions };
 
 static int *value_of(struct attn_claims *claims, const struct convention *x)
@@ -45,6 +43,27 @@ static int has_one_width(const struct attn_shapes *x)
     const struct attn_range *d = x->of[ATTN_FACTOR_D].range, *dv = x->of[ATTN_FACTOR_DV].range;
     return x->of[ATTN_FACTOR_D].n == 1 && x->of[ATTN_FACTOR_DV].n == 1 && d->from == d->to &&
            dv->from == d->from && dv->to == d->to;
+}
+
+/* Claims and a page that the layout does not have. */
+static enum attn_status check_layout(const struct attn_claims *c, struct attn_error *err)
+{
+    const int is_paged = c->layout == ATTN_PLUGIN_PAGED;
+    if (attn_claims_are_packed(c) && c->bits & (ATTN_CAP_BIAS | ATTN_CAP_DBIAS))
+        return attn_fail(err, ATTN_EINVAL,
+                         "layout \"thd\" has no bias tensor: do not claim bias and dbias");
+    if (is_paged && c->bits & ATTN_CAP_BACKWARD)
+        return attn_fail(err, ATTN_EINVAL,
+                         "layout \"paged\" has no gradients: do not claim backward");
+    if (c->page < 0 || c->page > MAX_PAGE)
+        return attn_fail(err, ATTN_EINVAL, "\"page\" is %lld: up to %d", (long long)c->page,
+                         MAX_PAGE);
+    if (c->page > 0 && !is_paged)
+        return attn_fail(err, ATTN_EINVAL, "\"page\" belongs to layout \"paged\"");
+    return c->layout < ATTN_PLUGIN_THD || !(c->bits & ATTN_CAP_STRIDES)
+               ? ATTN_OK
+               : attn_fail(err, ATTN_EINVAL,
+                           "layouts \"thd\" and \"paged\" have one order: do not claim strides");
 }
 
 /* Words that contradict: an extent is declared that nothing claims, or groups that divide no number
@@ -145,6 +164,7 @@ static enum attn_status numbers_of_plugin(const struct attn_plugin *p, struct at
     }
     claims->block = p->block;
     claims->splits = p->splits;
+    claims->page = p->page;
     return p->block >= 0 && p->splits >= 0
                ? ATTN_OK
                : attn_fail(err, ATTN_EINVAL, "it declares block = %lld, splits = %lld: from 0",
@@ -172,9 +192,9 @@ enum attn_status attn_claims_of_plugin(const struct attn_plugin *p, struct attn_
     for (int n = 0; n < CONVENTIONS; n++) {
         int32_t value;
         memcpy(&value, (const char *)p + conventions[n].of_plugin, sizeof value);
-        if (value < 0 || value >= conventions[n].n_plugin)
-            return attn_fail(err, ATTN_EINVAL, "its convention %s is %d: 0 to %d exist",
-                             conventions[n].name, value, conventions[n].n_plugin - 1);
+        if (value < 0 || value >= WORDS || conventions[n].word[value] == NULL)
+            return attn_fail(err, ATTN_EINVAL, "its convention %s is %d, which does not exist",
+                             conventions[n].name, value);
         *value_of(claims, &conventions[n]) = value;
     }
     snprintf(claims->name, sizeof claims->name, "%.60s", p->name != NULL ? p->name : "plug-in");
@@ -184,6 +204,7 @@ enum attn_status attn_claims_of_plugin(const struct attn_plugin *p, struct attn_
         return no_such_arithmetic(NULL, p->arithmetic, err);
     claims->ranks = p->ranks;
     enum attn_status status = shapes_of_plugin(p, &claims->shapes, err);
+    status = status == ATTN_OK ? check_layout(claims, err) : status;
     return status == ATTN_OK ? check_shapes(claims, err) : status;
 }
 
@@ -241,7 +262,7 @@ static enum attn_status read_word(const char *path, const struct convention *x, 
 {
     const char *word = json_is_string(value) ? json_string_value(value) : "(not a word)";
     char known[80] = "";
-    for (int n = 0; n < 6 && x->word[n] != NULL; n++) {
+    for (int n = 0; n < WORDS && x->word[n] != NULL; n++) {
         if (strcmp(word, x->word[n]) == 0) {
             *to = n;
             return ATTN_OK;
@@ -351,21 +372,9 @@ enum attn_status attn_claims_parse(const char *path, const char *text, struct at
     if (status == ATTN_OK && (claims->bits & 15u) == 0)
         status = attn_fault(err, ATTN_EINVAL, path,
                             "\"claims\" names no storage type: \"f32\" is the usual one");
-    if (status == ATTN_OK && attn_claims_are_packed(claims) &&
-        claims->bits & (ATTN_CAP_BIAS | ATTN_CAP_DBIAS))
-        status = attn_fault(err, ATTN_EINVAL, path,
-                            "layout \"thd\" has no bias tensor: do not claim bias and dbias");
-    if (status == ATTN_OK && claims->layout == ATTN_CLAIMS_PAGED &&
-        claims->bits & ATTN_CAP_BACKWARD)
-        status = attn_fault(err, ATTN_EINVAL, path,
-                            "layout \"paged\" has no gradients: do not claim backward");
-    if (status == ATTN_OK && claims->page > MAX_PAGE)
-        status = attn_fault(err, ATTN_EINVAL, path, "\"page\" is %lld: up to %d",
-                            (long long)claims->page, MAX_PAGE);
-    if (status == ATTN_OK && claims->page > 0 && claims->layout != ATTN_CLAIMS_PAGED)
-        status = attn_fault(err, ATTN_EINVAL, path, "\"page\" belongs to layout \"paged\"");
     struct attn_error clash = {0};
-    if (status == ATTN_OK && check_shapes(claims, &clash) != ATTN_OK)
+    if (status == ATTN_OK &&
+        (check_layout(claims, &clash) != ATTN_OK || check_shapes(claims, &clash) != ATTN_OK))
         status = attn_fault(err, ATTN_EINVAL, path, "%.300s", clash.text);
     return status;
 }

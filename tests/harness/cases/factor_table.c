@@ -54,7 +54,7 @@ static int is_claimed(const struct attn_claims *claims, int factor, const char *
     case ATTN_FACTOR_MASK:
         return has(claims, bytes) ||
                (attn_claims_are_packed(claims) && strcmp(value, "documents") == 0) ||
-               (claims->layout == ATTN_CLAIMS_PAGED && strcmp(value, "lengths") == 0);
+               (claims->layout == ATTN_PLUGIN_PAGED && strcmp(value, "lengths") == 0);
     case ATTN_FACTOR_SCALE:
         return has(claims, ATTN_CAP_SCALE) &&
                (strtod(value, NULL) > 0 || !(claims->declines & ATTN_PLUGIN_SCALE_0));

@@ -50,7 +50,7 @@ void attn_case_narrow(const struct attn_claims *claims, struct attn_case *c)
         c->pass = ATTN_FORWARD;
         c->d_lse = c->d_bias = 0;
     }
-    if (claims->layout == ATTN_CLAIMS_PAGED)
+    if (claims->layout == ATTN_PLUGIN_PAGED)
         page(c);
     if (!(claims->bits & ATTN_CAP_SCALE) && c->fill != ATTN_FILL_SELECT)
         c->scale = (double)NAN;

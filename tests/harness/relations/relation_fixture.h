@@ -122,7 +122,7 @@ double attn_fixture_bound(const struct attn_trial *t, enum attn_output output, c
 /* Extents of an output: [B, heads, rows, width]. */
 void attn_fixture_extent(const struct attn_trial *t, enum attn_output output, int64_t extent[4]);
 
-/* For `prepare`: a tensor moves into pages of its own (inputs/pages.h; bytes: of whole pages), with
+/* For `prepare`: a tensor moves into pages of its own (base/pages.h; bytes: of whole pages), with
  * the strides `stride` and element 0 `front` bytes behind their beginning.  0: the system gives no
  * such pages, the fixture knows. */
 int attn_fixture_move(struct attn_fixture *f, struct attn_trial *t, enum attn_slot slot,

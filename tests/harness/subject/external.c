@@ -79,26 +79,6 @@ static enum attn_status take_results(struct attn_external *x, const struct attn_
     return ATTN_EINVAL;
 }
 
-/* NaN in a result, and none that the case asks for: it comes from padding or from slots behind the
- * length, unless a model of a fault explains the numbers. */
-static void diagnose_padding(const struct attn_claims *claims, const struct attn_setup *setup,
-                             struct attn_result *r)
-{
-    const struct attn_case *c = &setup->given;
-    const struct attn_problem *p = &setup->problem;
-    if (claims->layout < ATTN_CLAIMS_THD_PADDED || r->failure != ATTN_F_FINITE ||
-        c->poison != ATTN_POISON_NONE || c->special != ATTN_SPECIAL_NONE ||
-        c->bias == ATTN_CASE_BIAS_INF || c->bias == ATTN_CASE_BIAS_NAN ||
-        strncmp(r->diagnosis.text, "fits", 4) == 0 ||
-        attn_mask_has_empty_rows(p->mask, p->batch, p->heads, p->n_query, p->n_key))
-        return;
-    r->diagnosis.fault = ATTN_FAULT_KEYS;
-    snprintf(r->diagnosis.text, sizeof r->diagnosis.text, "%s",
-             claims->layout == ATTN_CLAIMS_PAGED
-                 ? "fits keys past the length read: unused slots of pages are NaN"
-                 : "fits padding read: cu_seqlens_*_padded say where a document begins");
-}
-
 static void judge_results(struct attn_external *x, const struct attn_setup *setup,
                           struct attn_answer *answer)
 {
@@ -108,7 +88,7 @@ static void judge_results(struct attn_external *x, const struct attn_setup *setu
         return;
     double before = attn_seconds(CLOCK_MONOTONIC);
     attn_diagnose(setup, &answer->result, &answer->result.diagnosis);
-    diagnose_padding(&x->claims, setup, &answer->result);
+    attn_vector_rows_diagnose(&x->claims, setup, &answer->result);
     x->diagnosed_s += attn_seconds(CLOCK_MONOTONIC) - before;
 }
 

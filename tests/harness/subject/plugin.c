@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -12,11 +13,13 @@
 #include "tests/harness/base/environment.h"
 #include "tests/harness/base/fileio.h"
 #include "tests/harness/base/pages.h"
+#include "tests/harness/subject/vector_files.h"
 
 enum { MAX_COPIES = 12 }; /* backward: q k v sink o lse dO dLSE, dq dk dv dsink */
 
-/* One call being prepared.  Tensors that the plug-in wants in another layout are copied into test
- * tensors of their own, with red zones and inaccessible pages like the originals. */
+/* One call being prepared.  Tensors that the plug-in wants in another layout, or token by token in
+ * other places, are copied into test tensors of their own, with red zones and inaccessible pages
+ * like the originals. */
 struct work {
     struct attn_plugin_impl *plugin;
     const struct attn_problem *p;
@@ -24,13 +27,15 @@ struct work {
     struct attn_plugin_call call;
     enum attn_status status; /* the first failure: nothing more is copied then */
     struct attn_error *err;
+    struct attn_vector_rows rows; /* of documents and pages */
     struct attn_tensor copy[MAX_COPIES];
+    struct attn_vector_place place[MAX_COPIES]; /* of elements in it */
     struct attn_view back[MAX_COPIES]; /* where an output's copy goes; data == NULL: an input */
     int n_copies;
     struct attn_plugin_block {
-        void *at; /* read-only pages of this call: bytes of a mask, slopes */
+        void *at; /* read-only pages of this call: bytes of a mask, slopes, places of tokens */
         size_t bytes;
-    } block[2];
+    } block[6];
     int n_blocks;
     char message[256];
 };
@@ -65,7 +70,8 @@ static size_t shape_count(const int64_t extent[4])
 
 /* The axes b h i c from slow to fast, as attn_tensor_alloc has them. */
 static const char *const order_of[] = {
-    [ATTN_PLUGIN_BHLD] = "bhic", [ATTN_PLUGIN_BLHD] = "bihc", [ATTN_PLUGIN_SBHD] = "ibhc"};
+    [ATTN_PLUGIN_BHLD] = "bhic", [ATTN_PLUGIN_BLHD] = "bihc",       [ATTN_PLUGIN_SBHD] = "ibhc",
+    [ATTN_PLUGIN_THD] = "bihc",  [ATTN_PLUGIN_THD_PADDED] = "bihc", [ATTN_PLUGIN_PAGED] = "bihc"};
 
 static int lies_as(const char *order, const int64_t extent[4], const int64_t stride[4])
 {
@@ -86,6 +92,14 @@ static int has_own_lse(const struct attn_plugin_impl *plugin)
            plugin->claims.empty_lse != ATTN_PLUGIN_EMPTY_MINUS_INF;
 }
 
+/* 1: its tokens are one axis of all documents, or slots of pages. */
+static int is_placed(const struct work *w, enum shape shape)
+{
+    int is_keys = shape == OF_K || shape == OF_V;
+    return (attn_claims_are_packed(&w->plugin->claims) && shape <= OF_ROWS) ||
+           (w->plugin->claims.layout == ATTN_PLUGIN_PAGED && is_keys);
+}
+
 /* Ranks are dealt shards of any tensor. */
 static int wants_copy(const struct work *w, enum manner manner, const char *order,
                       const int64_t extent[4], const int64_t stride[4])
@@ -97,31 +111,75 @@ static int wants_copy(const struct work *w, enum manner manner, const char *orde
             !lies_as(order, extent, stride));
 }
 
-static void copy_elements(const struct attn_cview *from, const struct attn_view *to,
-                          const int64_t extent[4])
+/* From a tensor to its copy, or (is_home) from the copy of an output home. */
+static void carry(const struct attn_view *own, const struct attn_vector_place *place,
+                  const struct attn_tensor *copy, int is_home)
 {
-    int64_t size = (int64_t)attn_dtype_size(from->dtype);
-    for (int64_t at[4] = ATTN_START; attn_each(at, extent);)
-        memcpy((char *)to->data +
-                   (attn_offset(to->stride, at[0], at[1], at[2]) + at[3] * to->stride[3]) * size,
-               (const char *)from->data +
-                   (attn_offset(from->stride, at[0], at[1], at[2]) + at[3] * from->stride[3]) *
-                       size,
-               (size_t)size);
+    const size_t size = attn_dtype_size(own->dtype);
+    for (int64_t at[4] = ATTN_START, to[4]; attn_each(at, place->n);) {
+        if (!attn_vector_at(place, at, to))
+            continue;
+        int64_t here = attn_offset(own->stride, at[0], at[1], at[2]) + at[3] * own->stride[3];
+        int64_t there = attn_offset(place->stride, to[0], to[1], to[2]) + to[3] * place->stride[3];
+        char *a = (char *)own->data + here * (int64_t)size;
+        char *b = (char *)copy->data + there * (int64_t)size;
+        memcpy(is_home ? a : b, is_home ? b : a, size);
+    }
 }
 
-/* LSE between a plug-in's terms and ours.  NaN stays as it is: unwritten elements must remain
- * recognisable. */
-static void convert_lse(const struct work *w, const struct attn_view *lse, int in)
+/* LSE of extents n between a plug-in's terms and ours.  NaN stays as it is: unwritten elements must
+ * remain recognisable. */
+static void convert_lse(const struct work *w, const struct attn_view *lse, const int64_t n[4],
+                        int in)
 {
     const struct attn_claims *claims = &w->plugin->claims;
-    int64_t n[4];
-    extents(w->p, OF_ROWS, n);
     for (int64_t at[4] = ATTN_START; attn_each(at, n);) {
         double x = attn_view_get(lse, at[0], at[1], at[2], 0);
         x = in ? attn_claims_lse_in(claims, w->p, at, x) : attn_claims_lse_out(claims, x);
         if (!isnan(x))
             attn_view_set(lse, at[0], at[1], at[2], 0, x);
+    }
+}
+
+/* A copy of the tensor, in x in its place. */
+static void copy_tensor(struct work *w, const char *name, const struct attn_view *own,
+                        enum shape shape, enum manner manner, struct attn_plugin_out *x)
+{
+    static const int slot[] = {ATTN_T_Q, ATTN_T_K, ATTN_T_V, ATTN_T_O, ATTN_T_LSE, 0, ATTN_T_SINK};
+    const struct attn_claims *claims = &w->plugin->claims;
+    struct attn_tensor like = {.dtype = own->dtype}, *copy = &w->copy[w->n_copies];
+    const int is_keys = shape == OF_K || shape == OF_V, placed = is_placed(w, shape);
+    memcpy(like.extent, x->extent, sizeof like.extent);
+    memcpy(like.stride, own->stride, sizeof like.stride);
+    struct attn_vector_place *place = &w->place[w->n_copies];
+    *place = attn_vector_files_place(claims, placed ? &w->rows : NULL, &like, slot[shape]);
+    if (placed) {
+        x->extent[2] =
+            w->rows.at[is_keys] != NULL ? w->rows.tokens[is_keys] : x->extent[0] * x->extent[2];
+        x->extent[0] = 1;
+    }
+    w->status = attn_tensor_alloc(copy, name, own->dtype, x->extent,
+                                  order_of[shape == OF_ROWS ? ATTN_PLUGIN_BHLD : claims->layout], 0,
+                                  0, 0, w->err);
+    if (w->status != ATTN_OK)
+        return;
+    w->n_copies++;
+    attn_tensor_poison(copy);
+    if (manner == WRITTEN)
+        w->back[w->n_copies - 1] = *own;
+    else {
+        const struct attn_view theirs = attn_tensor_view(copy);
+        carry(own, place, copy, 0);
+        if (manner == READ_LSE)
+            convert_lse(w, &theirs, copy->extent, 0);
+        attn_tensor_remember(copy);
+    }
+    memcpy(x->stride, copy->stride, sizeof x->stride);
+    x->data = copy->data;
+    if (placed && w->rows.page > 0) {
+        x->extent[0] = x->extent[2] / w->rows.page;
+        x->extent[2] = w->rows.page;
+        x->stride[0] = x->stride[2] * w->rows.page;
     }
 }
 
@@ -139,26 +197,8 @@ static void give(struct work *w, const char *name, struct attn_view view, enum s
         w->status = attn_fail(w->err, ATTN_EINTERNAL,
                               "%s does not lie where a plug-in's process can see it", name);
     if (w->status == ATTN_OK && view.data != NULL &&
-        wants_copy(w, manner, order, x.extent, x.stride)) {
-        struct attn_tensor *copy = &w->copy[w->n_copies];
-        w->status = attn_tensor_alloc(copy, name, view.dtype, x.extent, order, 0, 0, 0, w->err);
-        if (w->status != ATTN_OK)
-            return;
-        struct attn_view own = attn_tensor_view(copy);
-        struct attn_cview from = attn_view_const(&view);
-        if (manner == WRITTEN) {
-            attn_tensor_poison(copy);
-            w->back[w->n_copies] = view;
-        } else {
-            copy_elements(&from, &own, x.extent);
-            if (manner == READ_LSE)
-                convert_lse(w, &own, 0);
-            attn_tensor_remember(copy);
-        }
-        w->n_copies++;
-        memcpy(x.stride, copy->stride, sizeof x.stride);
-        x.data = copy->data;
-    }
+        (is_placed(w, shape) || wants_copy(w, manner, order, x.extent, x.stride)))
+        copy_tensor(w, name, &view, shape, manner, &x);
     memcpy(to, &x, sizeof x);
 }
 
@@ -183,47 +223,38 @@ static void take_back(struct work *w)
         char *integrity = w->plugin->notes.integrity;
         if (complaint != NULL && integrity[0] == '\0')
             snprintf(integrity, sizeof w->plugin->notes.integrity, "%s", complaint);
-        struct attn_cview from = attn_tensor_cview(copy);
         if (w->back[n].data != NULL)
-            copy_elements(&from, &w->back[n], copy->extent);
+            carry(&w->back[n], &w->place[n], copy, 1);
     }
 }
 
-/* ---- masks, slopes --------------------------------------------------------------------------- */
+/* ---- masks, slopes, places ------------------------------------------------------------------- */
 
-/* Pages whose last `bytes` bytes end at an inaccessible one. */
-static void *take_block(struct work *w, size_t bytes)
+/* These bytes, on pages to be read that end at an inaccessible one; NULL without memory. */
+static const void *give_block(struct work *w, const void *from, size_t bytes)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), all = (bytes / page + 1) * page;
-    struct attn_plugin_block *block = &w->block[w->n_blocks];
-    block->bytes = all;
-    block->at = attn_pages_take(all, 0);
-    if (block->at == NULL) {
+    unsigned char *at = attn_pages_take(all, 0);
+    if (at == NULL) {
         w->status = attn_fail(w->err, ATTN_ENOMEM, "no memory for %zu bytes of a call", bytes);
         return NULL;
     }
-    w->n_blocks++;
-    return (unsigned char *)block->at + all - bytes;
-}
-
-static void protect_last(struct work *w)
-{
-    const struct attn_plugin_block *block = &w->block[w->n_blocks - 1];
-    attn_pages_protect(block->at, block->bytes, PROT_READ, 0);
+    w->block[w->n_blocks++] = (struct attn_plugin_block){at, all};
+    memcpy(at + all - bytes, from, bytes);
+    attn_pages_protect(at, all, PROT_READ, 0);
+    return at + all - bytes;
 }
 
 static void give_bytes(struct work *w)
 {
-    const struct attn_problem *p = w->p;
+    struct attn_file_tensor bytes;
     struct attn_plugin_in *in = &w->call.mask;
-    struct attn_mask_shape shape = {p->batch, p->heads, p->n_query, p->n_key};
-    extents(p, OF_PAIRS, in->extent);
-    unsigned char *byte = take_block(w, shape_count(in->extent));
-    if (byte == NULL)
+    w->status = attn_vector_files_gather_mask(&w->plugin->claims, w->p, &w->rows, &bytes, w->err);
+    if (w->status != ATTN_OK)
         return;
-    attn_mask_bytes(p->mask, &shape, w->plugin->claims.byte == ATTN_PLUGIN_ONE_IS_VISIBLE, byte);
-    protect_last(w);
-    in->data = byte;
+    in->data = give_block(w, bytes.data, (size_t)bytes.bytes);
+    free(bytes.data);
+    memcpy(in->extent, bytes.extent, sizeof in->extent);
     in->stride[3] = 1;
     for (int a = 2; a >= 0; a--)
         in->stride[a] = in->stride[a + 1] * in->extent[a + 1];
@@ -233,12 +264,27 @@ static void give_slopes(struct work *w)
 {
     const struct attn_bias *bias = &w->p->bias;
     size_t bytes = (size_t)w->p->heads * sizeof *bias->slope;
-    double *slope = bias->kind == ATTN_BIAS_ALIBI && bytes > 0 ? take_block(w, bytes) : NULL;
-    if (slope == NULL)
-        return;
-    memcpy(slope, bias->slope, bytes);
-    protect_last(w);
-    w->call.alibi_slope = slope;
+    if (bias->kind == ATTN_BIAS_ALIBI && bytes > 0)
+        w->call.alibi_slope = give_block(w, bias->slope, bytes);
+}
+
+/* Where documents begin, or a table of pages and lengths. */
+static void give_places(struct work *w, const int64_t k_stride[4], const int64_t v_stride[4])
+{
+    const struct attn_claims *claims = &w->plugin->claims;
+    const struct attn_vector_tokens tokens = {w->p, k_stride, v_stride, w->plugin->seed};
+    struct attn_plugin_call *call = &w->call;
+    const int32_t **const to[2][4] = {{&call->cu_seqlens_q, &call->cu_seqlens_k,
+                                       &call->cu_seqlens_q_padded, &call->cu_seqlens_k_padded},
+                                      {&call->page_table, &call->lengths}};
+    w->status = attn_vector_rows_open(claims, &tokens, &w->rows, w->err);
+    const struct attn_file_tensor *given = w->rows.given;
+    for (int n = 0; n < w->rows.n_given && w->status == ATTN_OK; n++)
+        *to[w->rows.page > 0][n] = give_block(w, given[n].data, (size_t)given[n].bytes);
+    if (w->status == ATTN_OK && w->rows.page > 0)
+        call->table_pages = given[0].extent[1];
+    else if (w->status == ATTN_OK && w->rows.n_given > 0)
+        call->n_documents = given[0].extent[0] - 1;
 }
 
 static void give_mask(struct work *w)
@@ -293,7 +339,9 @@ static void start(struct work *w, struct attn_plugin_impl *plugin, const struct 
 static void give_inputs(struct work *w, const struct attn_cview *q, const struct attn_cview *k,
                         const struct attn_cview *v)
 {
-    give_mask(w);
+    give_places(w, k->stride, v->stride);
+    if (w->status == ATTN_OK)
+        give_mask(w);
     give_slopes(w);
     give_in(w, "q", q, OF_Q, READ, &w->call.q);
     give_in(w, "k", k, OF_K, READ, &w->call.k);
@@ -358,6 +406,7 @@ static void finish(struct work *w)
         attn_tensor_free(&w->copy[n]);
     for (int n = 0; n < w->n_blocks; n++)
         attn_pages_free(w->block[n].at, w->block[n].bytes);
+    attn_vector_rows_close(&w->rows);
 }
 
 static struct attn_plugin_impl *plugin_of(const struct attn_options *options)
@@ -371,6 +420,7 @@ static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem 
     struct work w;
     struct attn_plugin_impl *plugin = plugin_of(ctx->options);
     int absent = plugin->claims.lse == ATTN_PLUGIN_LSE_ABSENT;
+    const int64_t rows[4] = {p->batch, p->heads, p->n_query, 1};
     start(&w, plugin, p, ctx);
     give_inputs(&w, &t->q, &t->k, &t->v);
     give(&w, "o", t->o, OF_O, WRITTEN, &w.call.o);
@@ -381,7 +431,7 @@ static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem 
     if (status == ATTN_OK && absent && !plugin->leave_lse)
         status = attn_claims_fill_lse(p, &t->q, &t->k, &t->v, &t->lse, ctx->error);
     else if (status == ATTN_OK && !absent && has_own_lse(plugin))
-        convert_lse(&w, &t->lse, 1);
+        convert_lse(&w, &t->lse, rows, 1);
     finish(&w);
     return status;
 }

@@ -31,6 +31,7 @@ struct attn_plugin_impl {
     int (*call_apart)(struct attn_plugin_host *host, enum attn_pass pass, int is_clean,
                       struct attn_plugin_call *call); /* calls it there */
     char load_environment[96];                        /* what loading changed, "" nothing */
+    uint64_t seed;     /* of the case, for the order of pages and gaps between documents */
     int leave_lse;     /* an absent LSE is left unwritten: it will not be read */
     char message[256]; /* of the last call: the plug-in's own words; of a refusal nothing else */
     struct attn_plugin_notes notes;

@@ -3,7 +3,7 @@
  * The host forks a starter before anything else, and the starter forks the process that loads the
  * plug-in, again whenever one was lost.  So no such process has seen a result of ours, and none is
  * forked from a process with threads: an OpenMP region would hang in it.  Tensors lie in memory
- * that all of them share (inputs/pages.h).  For each call the host puts it into the shared struct
+ * that all of them share (base/pages.h).  For each call the host puts it into the shared struct
  * below and writes a byte to a pipe; the process calls the plug-in and writes a byte back.  A
  * process that dies or does not end costs one question: the next one gets a fresh process.
  *

@@ -11,6 +11,7 @@
 #include "tests/harness/relations/relations.h"
 #include "tests/harness/subject/plugin_host.h"
 #include "tests/harness/subject/rank_steps.h"
+#include "tests/harness/subject/vector_files.h"
 
 enum { RELATION_CALLS = 10 }; /* a relation, and a look for leaks, may take as long */
 
@@ -115,6 +116,11 @@ static void diagnose(struct attn_external *x, const struct attn_case *c, struct 
     start = attn_seconds(CLOCK_PROCESS_CPUTIME_ID);
     if (!diagnose_ranks(plugin, c, r))
         attn_diagnose_case(&plugin->spec, &plugin->claims, c, r, &r->diagnosis);
+    struct attn_setup setup;
+    if (attn_setup_describe(c, &setup, NULL) == ATTN_OK) {
+        attn_vector_rows_diagnose(&plugin->claims, &setup, r);
+        attn_setup_close(&setup);
+    }
     x->diagnosed_s += attn_seconds(CLOCK_PROCESS_CPUTIME_ID) - start;
 }
 
@@ -236,6 +242,7 @@ static void ask(struct attn_external *x, const struct question *q, struct attn_a
     memset(answer, 0, sizeof *answer);
     if (attn_plugin_host_begin(host, times, answer)) {
         forget(&host->plugin);
+        host->plugin.seed = q->c != NULL ? q->c->seed : 0;
         if (q->is_leak)
             look_for_leaks(host, q->c, &answer->result);
         else if (q->relation == NULL)

@@ -186,7 +186,7 @@ enum attn_status attn_rank_case(struct attn_rank_steps *x, const struct attn_ran
                                    x->token[1]};
     *part = *x->setup;
     part->kept = NULL;
-    part->subsets = NULL; /* which keys have weight is known of the whole alone */
+    part->subsets = NULL;                /* which keys have weight is known of the whole alone */
     part->given.fill = ATTN_FILL_NORMAL; /* its probes have one exact answer in the whole alone */
     attn_case_set_mask(&c, "dense(counts)");
     enum attn_status status = attn_case_open(&c, &source, &counted, &mask, err);
@@ -284,7 +284,7 @@ enum attn_status attn_rank_steps_open(const char *text, const struct attn_claims
     const size_t queries = (size_t)p->n_query + 1, keys = (size_t)p->n_key + 1;
     *x = (struct attn_rank_steps){.setup = setup};
     enum attn_status status = parse(text, p, &x->spec, err);
-    if (claims->lse == ATTN_PLUGIN_LSE_ABSENT || claims->layout >= ATTN_CLAIMS_THD)
+    if (claims->lse == ATTN_PLUGIN_LSE_ABSENT || claims->layout >= ATTN_PLUGIN_THD)
         return attn_fail(err, ATTN_EINVAL,
                          "--scheme %.200s: ranks have an LSE, by which they merge, and no packed "
                          "batches: \"lse\": \"absent\" and \"layout\": \"thd\" are not for them",

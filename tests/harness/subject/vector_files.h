@@ -104,8 +104,9 @@ void attn_vector_files_judge(const struct attn_claims *claims, const struct attn
 
 /* ---- for both halves ------------------------------------------------------------------------- */
 
-/* Where tokens of a case lie in its files, if strides do not say it: with padding between them, or
- * in pages.  And the tensors that say so to the program. */
+/* Where tokens lie in files and before a plug-in, if strides do not say it: with padding between
+ * them, or in pages.  And the tensors that say so to the program: cu_seqlens_q and _k, then both
+ * with _padded; or page_table and lengths. */
 struct attn_vector_rows {
     int64_t
         *at[2]; /* of queries, of keys: the place of token b L + i, -1 for none; NULL: as strides
@@ -115,10 +116,21 @@ struct attn_vector_rows {
     struct attn_file_tensor given[4];
     int n_given;
 };
+struct attn_vector_tokens { /* of them: */
+    const struct attn_problem *problem;
+    const int64_t *k_stride, *v_stride; /* of 0 where batches share K and V, and then pages too */
+    uint64_t seed;
+};
+struct attn_vector_tokens attn_vector_tokens_of(const struct attn_setup *setup);
 enum attn_status attn_vector_rows_open(const struct attn_claims *claims,
-                                       const struct attn_setup *setup,
+                                       const struct attn_vector_tokens *tokens,
                                        struct attn_vector_rows *rows, struct attn_error *err);
 void attn_vector_rows_close(struct attn_vector_rows *rows);
+
+/* Of a result that is diagnosed: NaN, or rows without keys, and neither in the case itself, come
+ * from padding or from slots behind the length, unless a model of a fault explains the numbers. */
+void attn_vector_rows_diagnose(const struct attn_claims *claims, const struct attn_setup *setup,
+                               struct attn_result *result);
 
 /* How the tensor of a slot lies in files.  Axes that a bias broadcasts are there once. */
 struct attn_vector_place {
@@ -148,6 +160,12 @@ enum attn_status attn_vector_files_gather(const struct attn_claims *claims,
                                           const struct attn_vector_rows *rows,
                                           const struct attn_tensor *t, int slot,
                                           struct attn_file_tensor *to, struct attn_error *err);
+
+/* The bytes of a mask, [B,H,Lq,Lk], or [1,H,Tq,Tk] over all tokens; data is to be freed. */
+enum attn_status attn_vector_files_gather_mask(const struct attn_claims *claims,
+                                               const struct attn_problem *problem,
+                                               const struct attn_vector_rows *rows,
+                                               struct attn_file_tensor *to, struct attn_error *err);
 
 /* All inputs of a setup, to list[*n] and behind it: tensors, mask bytes, starts of documents. */
 enum attn_status attn_vector_files_gather_all(const struct attn_claims *claims,

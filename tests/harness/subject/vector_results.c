@@ -251,7 +251,8 @@ enum attn_status attn_vector_files_take(const char *folder, const char *name,
     char path[4096];
     struct attn_file all = {0};
     struct attn_vector_rows rows;
-    enum attn_status status = attn_vector_rows_open(claims, s, &rows, err);
+    const struct attn_vector_tokens tokens = attn_vector_tokens_of(s);
+    enum attn_status status = attn_vector_rows_open(claims, &tokens, &rows, err);
     for (int n = 0; n < 2 && status == ATTN_OK && all.path == NULL; n++)
         if (is_there(folder, name, whole[n]))
             status = attn_file_open(result_path(folder, name, whole[n], path), &all, err);

@@ -1,4 +1,5 @@
-/* See vector_files.h: places of tokens in files, where no stride says them. */
+/* See vector_files.h: places of tokens, where no stride says them. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,10 +71,10 @@ static enum attn_status pad(struct attn_vector_rows *rows, uint64_t seed, const 
     return ATTN_OK;
 }
 
-static enum attn_status pack(const struct attn_claims *claims, const struct attn_setup *s,
+static enum attn_status pack(const struct attn_claims *claims, const struct attn_vector_tokens *x,
                              struct attn_vector_rows *rows, struct attn_error *err)
 {
-    const struct attn_problem *p = &s->problem;
+    const struct attn_problem *p = x->problem;
     struct attn_given_mask given;
     attn_claims_mask(claims, p, &given);
     const char *list = given.documents;
@@ -87,8 +88,8 @@ static enum attn_status pack(const struct attn_claims *claims, const struct attn
                          (long long)n);
     for (int64_t b = 0; b < p->batch; b++)
         cut(list, p, q + b * each, k + b * each);
-    return claims->layout == ATTN_CLAIMS_THD_PADDED
-               ? pad(rows, s->given.seed, (const int32_t *[2]){q, k}, n, err)
+    return claims->layout == ATTN_PLUGIN_THD_PADDED
+               ? pad(rows, x->seed, (const int32_t *[2]){q, k}, n, err)
                : ATTN_OK;
 }
 
@@ -110,22 +111,22 @@ static int64_t page_of(const struct attn_claims *claims, uint64_t seed)
     return claims->page > 0 ? claims->page : usual[seed % 3];
 }
 
-static int is_shared(const struct attn_setup *s)
+static int is_shared(const struct attn_vector_tokens *x)
 {
-    const struct attn_tensor *k = &s->tensor[ATTN_T_K], *v = &s->tensor[ATTN_T_V];
-    return s->problem.batch > 1 && k->stride[0] == 0 && (s->problem.kv_shared || v->stride[0] == 0);
+    return x->problem->batch > 1 && x->k_stride[0] == 0 &&
+           (x->problem->kv_shared || x->v_stride[0] == 0);
 }
 
 /* Numbers pages in the order of their sequences; returns how many there are.  -1: unused. */
-static int32_t number_pages(const struct attn_setup *s, const int32_t *lengths, int64_t page,
-                            int64_t n, int32_t *table)
+static int32_t number_pages(const struct attn_vector_tokens *x, const int32_t *lengths,
+                            int64_t page, int64_t n, int32_t *table)
 {
     int32_t used = 0;
-    for (int64_t b = 0; b < s->problem.batch; b++)
+    for (int64_t b = 0; b < x->problem->batch; b++)
         for (int64_t t = 0; t < n; t++) {
             int32_t *entry = &table[b * n + t];
             *entry = lengths[b] > t * page ? used : -1;
-            for (int64_t other = 0; other < b && *entry == used && is_shared(s); other++)
+            for (int64_t other = 0; other < b && *entry == used && is_shared(x); other++)
                 if (lengths[b] >= (t + 1) * page && lengths[other] >= (t + 1) * page)
                     *entry = table[other * n + t];
             used += *entry == used;
@@ -146,13 +147,13 @@ static void shuffle(int32_t *x, int32_t n, uint64_t seed)
     }
 }
 
-static enum attn_status page(const struct attn_claims *claims, const struct attn_setup *s,
+static enum attn_status page(const struct attn_claims *claims, const struct attn_vector_tokens *x,
                              struct attn_vector_rows *rows, struct attn_error *err)
 {
-    const struct attn_problem *p = &s->problem;
+    const struct attn_problem *p = x->problem;
     struct attn_given_mask given;
     attn_claims_mask(claims, p, &given);
-    const int64_t size = rows->page = page_of(claims, s->given.seed), n = p->n_key / size + 1;
+    const int64_t size = rows->page = page_of(claims, x->seed), n = p->n_key / size + 1;
     if (p->batch > (INT32_MAX - SPARE) / n || p->n_key > INT32_MAX)
         return attn_fail(err, ATTN_ENOTSUP, "more pages than a table of i32 can count");
     int32_t *table = give(rows, "page_table", p->batch, n);
@@ -162,11 +163,11 @@ static enum attn_status page(const struct attn_claims *claims, const struct attn
         return attn_fail(err, ATTN_ENOMEM, "no memory for a table of pages");
     for (int64_t b = 0; b < p->batch; b++)
         lengths[b] = (int32_t)(given.lengths != NULL ? attn_length_of(given.lengths, b) : p->n_key);
-    const int32_t pages = number_pages(s, lengths, size, n, table) + SPARE;
+    const int32_t pages = number_pages(x, lengths, size, n, table) + SPARE;
     int32_t *order = calloc((size_t)pages, sizeof *order);
     if (order == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory for the order of pages");
-    shuffle(order, pages, s->given.seed);
+    shuffle(order, pages, x->seed);
     for (int64_t e = 0; e < p->batch * n; e++)
         table[e] = order[table[e] >= 0 ? table[e] : pages - SPARE];
     free(order);
@@ -179,14 +180,21 @@ static enum attn_status page(const struct attn_claims *claims, const struct attn
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
+struct attn_vector_tokens attn_vector_tokens_of(const struct attn_setup *s)
+{
+    return (struct attn_vector_tokens){&s->problem, s->tensor[ATTN_T_K].stride,
+                                       s->tensor[ATTN_T_V].stride, s->given.seed};
+}
+
 enum attn_status attn_vector_rows_open(const struct attn_claims *claims,
-                                       const struct attn_setup *setup,
+                                       const struct attn_vector_tokens *tokens,
                                        struct attn_vector_rows *rows, struct attn_error *err)
 {
     *rows = (struct attn_vector_rows){0};
-    enum attn_status status = attn_claims_are_packed(claims)        ? pack(claims, setup, rows, err)
-                              : claims->layout == ATTN_CLAIMS_PAGED ? page(claims, setup, rows, err)
-                                                                    : ATTN_OK;
+    enum attn_status status = attn_claims_are_packed(claims) ? pack(claims, tokens, rows, err)
+                              : claims->layout == ATTN_PLUGIN_PAGED
+                                  ? page(claims, tokens, rows, err)
+                                  : ATTN_OK;
     if (status != ATTN_OK)
         attn_vector_rows_close(rows);
     return status;
@@ -199,4 +207,32 @@ void attn_vector_rows_close(struct attn_vector_rows *rows)
     free(rows->at[0]);
     free(rows->at[1]);
     *rows = (struct attn_vector_rows){0};
+}
+
+void attn_vector_rows_diagnose(const struct attn_claims *claims, const struct attn_setup *s,
+                               struct attn_result *r)
+{
+    const struct attn_case *c = &s->given;
+    const struct attn_problem *p = &s->problem;
+    const struct attn_agreement *o = &r->output[ATTN_O], *lse = &r->output[ATTN_LSE];
+    /* `l > 0 ? acc / l : 0` makes such rows of a sum that is NaN. */
+    const int is_empty = lse->n > 0 && lse->n_not_finite == lse->n_bad && o->n_not_finite == 0 &&
+                         o->bad_rows == lse->bad_rows;
+    const int is_paged = claims->layout == ATTN_PLUGIN_PAGED;
+    if (claims->layout < ATTN_PLUGIN_THD_PADDED || r->failure != ATTN_F_FINITE ||
+        c->poison != ATTN_POISON_NONE || c->special != ATTN_SPECIAL_NONE ||
+        c->bias == ATTN_CASE_BIAS_INF || c->bias == ATTN_CASE_BIAS_NAN ||
+        (r->diagnosis.fault != ATTN_FAULT_NONE && r->diagnosis.fault != ATTN_FAULT_FEATURE &&
+         !is_empty) ||
+        attn_mask_has_empty_rows(p->mask, p->batch, p->heads, p->n_query, p->n_key))
+        return;
+    r->diagnosis.fault = ATTN_FAULT_KEYS;
+    snprintf(r->diagnosis.text, sizeof r->diagnosis.text, "%s%s",
+             is_paged
+                 ? "fits keys past the length read, or a wrong page: slots without a key are NaN"
+                 : "fits padding read: cu_seqlens_*_padded say where a document begins",
+             is_empty ? "; or rows with keys taken for empty ones" : "");
+    snprintf(r->diagnosis.remedy, sizeof r->diagnosis.remedy, "%s",
+             is_paged ? "read keys 0 to lengths[b] - 1 of a sequence, and no slot behind them"
+                      : "read cu_seqlens[t + 1] - cu_seqlens[t] tokens of a document");
 }

@@ -87,10 +87,10 @@ static void fill_packed_mask(const struct attn_problem *p, const struct attn_vec
     }
 }
 
-/* [B,H,Lq,Lk], or over all tokens: `visible`, or 1 - visible. */
-static enum attn_status gather_mask(const struct attn_claims *claims, const struct attn_problem *p,
-                                    const struct attn_vector_rows *rows,
-                                    struct attn_file_tensor *to, struct attn_error *err)
+enum attn_status attn_vector_files_gather_mask(const struct attn_claims *claims,
+                                               const struct attn_problem *p,
+                                               const struct attn_vector_rows *rows,
+                                               struct attn_file_tensor *to, struct attn_error *err)
 {
     struct attn_mask_shape shape = {p->batch, p->heads, p->n_query, p->n_key};
     unsigned char visible = claims->byte == ATTN_PLUGIN_ONE_IS_VISIBLE;
@@ -105,7 +105,7 @@ static enum attn_status gather_mask(const struct attn_claims *claims, const stru
     to->bytes = to->extent[0] * to->extent[1] * to->extent[2] * to->extent[3];
     to->data = calloc((size_t)to->bytes + 1, 1);
     if (to->data == NULL)
-        return attn_fail(err, ATTN_ENOMEM, "no memory to write the mask");
+        return attn_fail(err, ATTN_ENOMEM, "no memory for the bytes of a mask");
     if (is_packed)
         fill_packed_mask(p, rows, visible, to);
     else
@@ -119,7 +119,8 @@ enum attn_status attn_vector_files_gather_all(const struct attn_claims *claims,
                                               struct attn_error *err)
 {
     struct attn_vector_rows rows;
-    enum attn_status status = attn_vector_rows_open(claims, s, &rows, err);
+    const struct attn_vector_tokens tokens = attn_vector_tokens_of(s);
+    enum attn_status status = attn_vector_rows_open(claims, &tokens, &rows, err);
     for (int slot = ATTN_T_Q; slot < ATTN_T_O && status == ATTN_OK; slot++) {
         if (s->tensor[slot].map == NULL || (slot == ATTN_T_V && s->problem.kv_shared))
             continue;
@@ -130,7 +131,7 @@ enum attn_status attn_vector_files_gather_all(const struct attn_claims *claims,
     }
     struct attn_given_mask given;
     if (status == ATTN_OK && attn_claims_mask(claims, &s->problem, &given) == ATTN_CLAIMS_BYTES)
-        status = gather_mask(claims, &s->problem, &rows, &list[(*n)++], err);
+        status = attn_vector_files_gather_mask(claims, &s->problem, &rows, &list[(*n)++], err);
     for (; rows.n_given > 0 && status == ATTN_OK; rows.n_given--) /* the list frees them now */
         list[(*n)++] = rows.given[rows.n_given - 1];
     attn_vector_rows_close(&rows);

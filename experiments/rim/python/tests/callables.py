@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 sys.dont_write_bytecode = True
@@ -171,11 +172,12 @@ def tell_folders():
     attnlab._Subject.batch = told
 
 
-def folders_that_stay(bad, call):
+def folders_that_stay(bad, call, within=(), **variables):
     """A process whose callable is `bad`: how it ended, and which of its folders are still there then."""
     me = "import callables as c, os, signal, time; c.tell_folders(); "
-    done = subprocess.run([sys.executable, "-c", me + f"bad = {bad}; " + call], stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True, cwd=os.path.dirname(os.path.abspath(__file__)))
+    done = subprocess.run([*within, sys.executable, "-c", me + f"bad = {bad}; " + call], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, cwd=os.path.dirname(os.path.abspath(__file__)),
+                          env={**os.environ, **variables})
     told = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("folder ")]
     assert told and all("/attnlab-" in x for x in told), done
     roots = {x[: x.index("/", x.index("/attnlab-") + 1)] for x in told}
@@ -196,6 +198,17 @@ def test_ends():
         "assert [x.verdict for x in r.failures] == ['TIMEOUT'], r")
     assert done.returncode == 0, done
     assert stay == [], stay
+
+
+def test_little_memory():
+    """/dev/shm has no room (Docker gives 64 MiB): the folders lie below TMPDIR."""
+    small = ["unshare", "-rm", "sh", "-c", 'mount -t tmpfs -o size=64k none /dev/shm && exec "$@"', "sh"]
+    if subprocess.run(["sh", "-c", '"$@" 2>/dev/null', "sh", *small, "true"]).returncode:
+        return  # no other view of the files may be made here
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        done, _ = folders_that_stay("lambda o, **_: o", "c.judge(c.wrong(bad)).require()", small, TMPDIR=folder)
+        told = [line for line in done.stdout.splitlines() if line.startswith("folder ")]
+        assert done.returncode == 0 and all(folder in x for x in told) and not os.listdir(folder), done
 
 
 def test_tensors():
@@ -269,6 +282,9 @@ def test_shared():
             s = scale * (q @ k.transpose(-1, -2))
             return torch.softmax(s, -1) @ v, torch.logsumexp(s, -1)
         judge(of_torch, device="cpu", **how).require()
+        far = judge(lambda q, k, v, *, scale: of_torch(q, k, v, scale=scale)[0].to("meta"), device="cpu",
+                    cases=["q8d8:none:f32:normal:s1"], claims="f32 scale")
+        assert "o lies on meta, the inputs on cpu" in far.failures[0].message, far
 
 
 def padded(q, k, v, *, scale, cu_seqlens_q, cu_seqlens_k, cu_seqlens_q_padded, cu_seqlens_k_padded):
