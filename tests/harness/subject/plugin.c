@@ -235,8 +235,8 @@ static void seal_last(struct work *w)
     attn_pages_protect(w->block[w->n_blocks - 1].at, w->block[w->n_blocks - 1].bytes, PROT_READ, 0);
 }
 
-/* These bytes, on pages to be read that end at an inaccessible one; from NULL: as many, to be filled
- * and sealed.  NULL without memory. */
+/* These bytes, on pages to be read that end at an inaccessible one; from NULL: as many, to be
+ * filled and sealed.  NULL without memory. */
 static void *give_block(struct work *w, const void *from, size_t bytes)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), all = (bytes / page + 1) * page;
