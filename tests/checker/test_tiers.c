@@ -27,8 +27,8 @@ static int everything(void)
 
 /* 1: variants_pass_the_full_tier sets the case up and judges it: not those of the battery, which
  * test_battery.c judges; of those that are made of factors, of pairs and of models each
- * of two variants takes one in sixteen (test_program.c has a variant in the whole quick tier). */
-enum { SOME = 2, EVERY = 16 };
+ * of two variants takes one in 32 (test_program.c has a variant in the whole quick tier). */
+enum { SOME = 2, EVERY = 32 };
 static int is_made(const char *name)
 {
     return strncmp(name, "pairs-", 6) == 0 || strncmp(name, "factors-", 8) == 0 ||
@@ -559,7 +559,7 @@ TEST_EACH(soak_spares_the_honest, 5)
 {
     static const char *const name[] = {"tiled-textbook:br=8,bc=8", "dense", "csr-textbook",
                                        "ring:ranks=4", "ulysses:ranks=2"};
-    int cases = everything() ? 20000 : 400, passed = 0;
+    int cases = everything() ? 20000 : 200, passed = 0;
     struct attn_spec spec = spec_of(name[_i]);
     for (int n = 0; n < cases; n++) {
         struct attn_case c;

@@ -230,8 +230,14 @@ static void take_back(struct work *w)
 
 /* ---- masks, slopes, places ------------------------------------------------------------------- */
 
-/* These bytes, on pages to be read that end at an inaccessible one; NULL without memory. */
-static const void *give_block(struct work *w, const void *from, size_t bytes)
+static void seal_last(struct work *w)
+{
+    attn_pages_protect(w->block[w->n_blocks - 1].at, w->block[w->n_blocks - 1].bytes, PROT_READ, 0);
+}
+
+/* These bytes, on pages to be read that end at an inaccessible one; from NULL: as many, to be
+ * filled and sealed.  NULL without memory. */
+static void *give_block(struct work *w, const void *from, size_t bytes)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), all = (bytes / page + 1) * page;
     unsigned char *at = attn_pages_take(all, 0);
@@ -240,21 +246,35 @@ static const void *give_block(struct work *w, const void *from, size_t bytes)
         return NULL;
     }
     w->block[w->n_blocks++] = (struct attn_plugin_block){at, all};
-    memcpy(at + all - bytes, from, bytes);
-    attn_pages_protect(at, all, PROT_READ, 0);
+    if (from != NULL) {
+        memcpy(at + all - bytes, from, bytes);
+        seal_last(w);
+    }
     return at + all - bytes;
 }
 
+/* Made where they are read: a second copy would be on the curve of a plug-in that is measured. */
 static void give_bytes(struct work *w)
 {
-    struct attn_file_tensor bytes;
+    const struct attn_claims *claims = &w->plugin->claims;
+    const struct attn_mask_shape shape = {w->p->batch, w->p->heads, w->p->n_query, w->p->n_key};
+    struct attn_file_tensor x = {.data = NULL};
     struct attn_plugin_in *in = &w->call.mask;
-    w->status = attn_vector_files_gather_mask(&w->plugin->claims, w->p, &w->rows, &bytes, w->err);
-    if (w->status != ATTN_OK)
-        return;
-    in->data = give_block(w, bytes.data, (size_t)bytes.bytes);
-    free(bytes.data);
-    memcpy(in->extent, bytes.extent, sizeof in->extent);
+    extents(w->p, OF_PAIRS, in->extent);
+    if (attn_claims_are_packed(claims)) {
+        w->status = attn_vector_files_gather_mask(claims, w->p, &w->rows, &x, w->err);
+        if (w->status != ATTN_OK)
+            return;
+        in->data = give_block(w, x.data, (size_t)x.bytes);
+        free(x.data);
+        memcpy(in->extent, x.extent, sizeof in->extent);
+    } else if ((x.data = give_block(
+                    w, NULL, (size_t)(shape.batch * shape.heads * shape.n_query * shape.n_key))) !=
+               NULL) {
+        attn_mask_bytes(w->p->mask, &shape, claims->byte == ATTN_PLUGIN_ONE_IS_VISIBLE, x.data);
+        seal_last(w);
+        in->data = x.data;
+    }
     in->stride[3] = 1;
     for (int a = 2; a >= 0; a--)
         in->stride[a] = in->stride[a + 1] * in->extent[a + 1];
