@@ -212,8 +212,8 @@ struct attn_impl {
 
     int tells; /* it tells a listener its steps (ref/listen.h) */
 
-    int flops_by_pairs; /* of a mask its price reads how many pairs are visible, and no more: flops are
-                           in proportion to them */
+    int flops_by_pairs; /* of a mask its price reads the number of visible pairs alone, and flops
+                           are in proportion to it */
 
     int simd; /* has kernels for several instruction sets: only then has SPEC@ISA a meaning */
 };

@@ -234,7 +234,7 @@ TEST_EACH(no_result, COUNT(endings))
 }
 
 /* The end of the budget stops rounds; the first one of every point comes before all others, and is
- * dropped on a machine so busy that the budget ends first.  Then the same command adds what lacks. */
+ * dropped where a busy machine lets the budget end first.  Then the same command adds the rest. */
 TEST(budget_ends_rounds)
 {
     static const char args[] = "dense tiled --length 32,64 --rounds 400 --repeat 0";
