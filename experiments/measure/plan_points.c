@@ -106,12 +106,10 @@ static enum attn_status finish_point(const struct attn_plan_draft *draft,
     int ok = within(group, point) & within(&draft->group[0], point);
     point->is_priced = !ok;
     point->is_once = ok && point->c.n_query > point->once;
-    for (int key = SAVE; key <= HIDDEN; key++)
-        if (point->layers.n == 0 && group->value[key] != NULL) {
-            group->line = line_of(draft, group, key);
-            status = attn_fail(err, ATTN_EINVAL, "%s is of layers: `layers = N` is needed with it",
-                               attn_plan_keys[key].name);
-        }
+    if (point->layers.n == 0 && group->value[SAVE] != NULL) {
+        group->line = line_of(draft, group, SAVE);
+        status = attn_fail(err, ATTN_EINVAL, "save is of layers: `layers = N` is needed with it");
+    }
     /* an external implementation has no price, and no layers */
     int is_absent = point->external != NULL && (!ok || point->layers.n > 0);
     return status == ATTN_OK && !is_absent ? append(draft->plan, point, err) : status;
@@ -121,9 +119,9 @@ static enum attn_status finish_point(const struct attn_plan_draft *draft,
 static enum attn_status multiply(const struct attn_plan_draft *draft, struct attn_plan_group *group,
                                  int level, struct attn_plan_point *point, struct attn_error *err)
 {
-    static const int order[GROUP_KEYS] = {
-        MASK, PASS,   DTYPE, BATCH, HEADS, KV_HEADS, DIM,    DV,     DATA_SEED, FILL,  THREADS,
-        PEAK, N_KEYS, ONCE,  SAVE,  SCALE, SOFTCAP,  HIDDEN, LAYERS, SPEC,      LENGTH};
+    static const int order[GROUP_KEYS] = {MASK, PASS,      DTYPE,   BATCH,   HEADS, KV_HEADS, DIM,
+                                          DV,   DATA_SEED, FILL,    THREADS, PEAK,  N_KEYS,   ONCE,
+                                          SAVE, SCALE,     SOFTCAP, LAYERS,  SPEC,  LENGTH};
     enum attn_status status = ATTN_OK;
     if (level == GROUP_KEYS)
         return finish_point(draft, group, point, err);

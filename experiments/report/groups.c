@@ -144,8 +144,6 @@ static void write_label(const struct attn_figure_group *group, const struct attn
                     attn_stack_save_name(p->stack.save));
     else if (p->stack.n > 0)
         attn_append(text, ATTN_LABEL_TEXT, " (%s)", attn_stack_save_name(p->stack.save));
-    if (p->stack.hidden > 0)
-        attn_append(text, ATTN_LABEL_TEXT, " of hidden %lld", (long long)p->stack.hidden);
     if (p->c.threads > 1)
         attn_append(text, ATTN_LABEL_TEXT, " (%d threads)", p->c.threads);
     for (int k = 0; k < SIZES; k++)

@@ -52,10 +52,9 @@ static char *key_of(const struct attn_point *p, int group, int impl, int origin)
 {
     char spec[128];
     attn_spec_without_ranks(p->spec, spec);
-    return attn_cli_text("%08d%08d%s\001%08d%d%d%08lld%08lld%020lld%08d%020.17f%s\001%s", group,
-                         impl, spec, origin, (int)p->c.pass, (int)p->stack.save,
-                         (long long)p->stack.n, (long long)p->stack.hidden, (long long)p->c.n_query,
-                         p->ranks, p->density, p->spec, p->text);
+    return attn_cli_text("%08d%08d%s\001%08d%d%d%08lld%020lld%08d%020.17f%s\001%s", group, impl,
+                         spec, origin, (int)p->c.pass, (int)p->stack.save, (long long)p->stack.n,
+                         (long long)p->c.n_query, p->ranks, p->density, p->spec, p->text);
 }
 
 static struct entry *sort_entries(const struct attn_point *points, int64_t n)

@@ -1,4 +1,4 @@
-/* A layer around attention (ref/layer/layer.h) over ranks: who has which tokens of x and y, which
+/* A layer around attention (experiments/rim/layer/schemes/layer.h) over ranks: who has which tokens of x and y, which
  * heads of Wqkv and Wo, and what is exchanged where.
  *
  *      x at home --> x in --project--> q k v --attention--> o (--> home) --merge--> y --> y at home
@@ -25,7 +25,7 @@
 
 #include "optimized/parallel/scheme.h"
 #include "optimized/registry.h"
-#include "ref/layer/layer.h"
+#include "experiments/rim/layer/schemes/layer.h"
 
 /* Before and after a stack of layers every rank may have all of x and y.  Going in a rank keeps its
  * own tokens of x, and the gradients of these are gathered (split_forward_gather_backward); coming
