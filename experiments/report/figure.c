@@ -60,7 +60,7 @@ static void choose_look(const struct attn_figure *figure, struct attn_figure_cur
 {
     int variant = 0;
     for (int c = 0; c < figure->n_curves; c++)
-        variant += figure->curve[c].impl == curve->impl && figure->curve[c].origin == curve->origin;
+        variant += figure->curve[c].impl == curve->impl;
     int place = curve->is_ours ? curve->impl : abs(curve->impl - attn_impl_count());
     write_shade(curve->colour, sizeof curve->colour,
                 curve->is_ours ? ours[place % OURS] : others[place % OTHERS], variant);
@@ -95,8 +95,7 @@ int attn_figure_find(const struct attn_figure *figure, const char *key)
     return -1;
 }
 
-int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, int is_ours,
-                         const char *origin)
+int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, int is_ours)
 {
     int there = attn_figure_find(figure, key);
     if (there >= 0)
@@ -111,7 +110,6 @@ int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, 
                *colour = attn_group_setting(figure->group, "colour", key);
     (void)snprintf(curve->label, sizeof curve->label, "%s", label != NULL ? label : key);
     curve->impl = impl;
-    curve->origin = origin;
     curve->width = 1.6;
     curve->is_ours = is_ours;
     choose_look(figure, curve);
@@ -151,7 +149,7 @@ struct attn_figure_point *attn_figure_piece(struct attn_figure *figure, const ch
 {
     int curve = attn_figure_find(figure, name), look = figure->n_curves;
     if (curve < 0) { /* a colour is one name; what has none of its own is grey */
-        curve = attn_figure_curve_of(figure, name, 0, 1, NULL);
+        curve = attn_figure_curve_of(figure, name, 0, 1);
         write_shade(figure->curve[curve].colour, sizeof figure->curve[curve].colour,
                     strcmp(name, "other") == 0 ? "#999999" : ours[look % OURS], look / OURS);
     }

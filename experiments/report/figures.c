@@ -156,16 +156,12 @@ static struct attn_figure_point *add_row(struct attn_figure *figure, const struc
     int is_ours = row->impl < attn_impl_count() && attn_row_is_ours(row);
     const char *key = is_trade ? p->impl : row->label,
                *setting = attn_group_setting(group, "label", row->label);
-    char panel[64];
-    attn_row_panel(group, row, panel);
-    int curve = attn_figure_curve_of(figure, key, row->impl, is_ours, p->origin);
-    struct attn_figure_point *point = attn_figure_add(figure, panel, curve, x);
+    int curve = attn_figure_curve_of(figure, key, row->impl, is_ours);
+    struct attn_figure_point *point = attn_figure_add(figure, attn_pass_word(p->c.pass), curve, x);
     point->status = attn_point_status_name(row->status);
     point->note = is_trade                       ? setting != NULL ? setting : row->option
                   : row->status == ATTN_POINT_OK ? p->verified
                                                  : p->message;
-    if (!is_trade && p->origin != NULL)
-        say_of(figure, curve, p->origin);
     return point;
 }
 

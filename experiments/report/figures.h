@@ -33,7 +33,6 @@ struct attn_figure_curve {
     double width;   /* of its line: wider where another curve lies on it                          */
     int impl;       /* place in the registry; what is not in it comes after                       */
     int is_ours;    /* it has the look of its place there                                         */
-    const char *origin; /* which of several files it is of (borrowed); NULL                       */
 };
 
 struct attn_figure_point {
@@ -89,8 +88,7 @@ struct attn_figure_machine {
 /* The curve of that key, made if need be.  is_ours: it has the look of its place in the registry,
  * which nothing else has. */
 int attn_figure_find(const struct attn_figure *figure, const char *key); /* -1: not there */
-int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, int is_ours,
-                         const char *origin);
+int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, int is_ours);
 
 /* Add a point with n_columns values, all NaN to begin with, in the panel of this name, which is
  * made if need be.  It may move when another is added. */

@@ -16,7 +16,7 @@ static void item(struct attn_document *d)
 
 void attn_page_notes(struct attn_document *d, const struct attn_page *page)
 {
-    const json_t *machine = page->sources->all.machine;
+    const json_t *machine = page->records->machine;
     double load = json_number_value(json_object_get(machine, "load"));
     long long cores = json_integer_value(json_object_get(machine, "cores_online")), single = 0;
     for (int64_t s = 0; s < page->summary->n; s++)

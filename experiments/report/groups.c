@@ -269,8 +269,6 @@ static void place_rows(struct attn_figure_group *group, const struct facts *fact
         struct attn_row *row = group->row[s];
         write_label(group, row, facts, row->label);
         write_option(row->point->impl, row->label, row->option);
-        if (row->point->origin != NULL)
-            attn_append(row->label, sizeof row->label, " (%s)", row->point->origin);
         row->x = attn_group_x(group->kind, row->point);
         for (row->first = 0; strcmp(group->row[row->first]->label, row->label) != 0;)
             row->first++;
@@ -376,11 +374,8 @@ const char *attn_group_setting(const struct attn_figure_group *group, const char
 void attn_group_legend(const struct attn_figure_group *group, const struct attn_row *row,
                        char text[ATTN_LABEL_TEXT])
 {
-    const char *setting = attn_group_setting(group, "label", row->label),
-               *origin = row->point->origin;
+    const char *setting = attn_group_setting(group, "label", row->label);
     (void)snprintf(text, ATTN_LABEL_TEXT, "%s", setting != NULL ? setting : row->label);
-    if (origin != NULL && strstr(text, origin) == NULL)
-        attn_append(text, ATTN_LABEL_TEXT, " (%s)", origin);
 }
 
 int64_t attn_group_curve_end(const struct attn_figure_group *group, int64_t s)

@@ -42,7 +42,7 @@ static void put_measure(FILE *file, const struct attn_page *page)
         if (!plugin)
             put_flag(file, "claims", one->claims_path);
     }
-    put_flag(file, "out", page->sources->path[0]);
+    put_flag(file, "out", page->from);
     fputs("\n", file);
 }
 
@@ -54,8 +54,7 @@ static void put_commands(struct attn_document *d, const struct attn_page *page)
     if (page->plan != NULL || (page->keys != NULL && page->keys->n > 0))
         put_measure(file, page);
     fputs("attnlab report", file);
-    for (int f = 0; f < page->sources->n; f++)
-        put_flag(file, "from", page->sources->path[f]);
+    put_flag(file, "from", page->from);
     put_flag(file, "out", page->out);
     fclose(file);
     attn_document_lines(d, attn_cli_need(lines));
@@ -136,38 +135,17 @@ static void put_figures(struct attn_document *d, const struct attn_page *page)
 
 /* ---- machine, calibration ------------------------------------------------------------------ */
 
-/* A column for each file; what differs between them comes first. */
 static void put_machine(struct attn_document *d, const struct attn_page *page)
 {
-    static const char *const file[ATTN_SOURCES_MOST] = {"1", "2", "3", "4"};
-    const struct attn_sources *of = page->sources;
-    struct attn_column column[ATTN_SOURCES_MOST + 2] = {{"fact", "fact", ATTN_UNIT_WORDS}};
-    json_t *all = json_object(), *rows = json_array(), *value;
-    json_t *names = json_pack("{s:s}", "fact", "records");
+    static const struct attn_column column[] = {
+        {"fact", "fact", ATTN_UNIT_WORDS}, {"value", "value", ATTN_UNIT_WORDS}, {.key = NULL}};
+    json_t *rows = json_array(), *value;
     const char *key;
-    for (int f = 0; f < of->n; f++) {
-        column[f + 1] = (struct attn_column){file[f], of->n > 1 ? "" : "value", ATTN_UNIT_WORDS};
-        json_object_set_new(names, file[f], attn_cli_words(of->name[f]));
-        if (of->machine[f] != NULL)
-            json_object_update_missing(all, of->machine[f]);
+    json_object_foreach(page->records->machine, key, value)
+    {
+        if (strcmp(key, "record") != 0 && strcmp(key, "schema") != 0)
+            json_array_append_new(rows, json_pack("{s:s,s:O}", "fact", key, "value", value));
     }
-    json_object_del(all, "record");
-    json_object_del(all, "schema");
-    if (of->n > 1 && json_object_size(all) > 0)
-        json_array_append(rows, names);
-    for (int differ = of->n > 1; differ >= 0; differ--)
-        json_object_foreach(all, key, value)
-        {
-            if (attn_sources_differ(of, key) != differ)
-                continue;
-            json_t *row = differ ? json_pack("{s:{s:s}}", "fact", "bad", key)
-                                 : json_pack("{s:s}", "fact", key);
-            for (int f = 0; f < of->n; f++)
-                json_object_set(row, file[f], json_object_get(of->machine[f], key));
-            json_array_append_new(rows, row);
-        }
-    json_decref(names);
-    json_decref(all);
     if (json_array_size(rows) == 0)
         attn_document_text(d, "These records have no machine line.");
     else
@@ -211,7 +189,7 @@ static void put_calibration(struct attn_document *d, const struct attn_page *pag
                                                 {.key = NULL}};
     size_t index;
     json_t *line, *rows = json_array();
-    json_array_foreach(page->sources->all.calibration, index, line) json_array_append_new(
+    json_array_foreach(page->records->calibration, index, line) json_array_append_new(
         rows, json_pack("{s:s,s:s,s:o}", "session", word(line, "session"), "kind",
                         word(line, "kind"), "result", calibration_of(line)));
     if (json_array_size(rows) == 0)
@@ -233,7 +211,7 @@ static void put_counts(struct attn_document *d, const struct attn_page *page)
     }
     attn_document_put(d, ATTN_WORDS,
                       "%s records of %s points: %s measured and right, %s only priced, %s neither.",
-                      attn_cli_grouped(page->sources->all.n, records),
+                      attn_cli_grouped(page->records->n, records),
                       attn_cli_grouped(page->summary->n, points), attn_cli_grouped(good, ok),
                       attn_cli_grouped(priced, only),
                       attn_cli_grouped(page->summary->n - good - priced, rest));
@@ -241,15 +219,12 @@ static void put_counts(struct attn_document *d, const struct attn_page *page)
 
 static void put_records(struct attn_document *d, const struct attn_page *page)
 {
-    for (int f = 0; f < page->sources->n; f++) {
-        fputs(f > 0 ? ", " : "", d->out);
-        attn_document_put(d, ATTN_CODE, "%s", page->sources->path[f]);
-    }
+    attn_document_put(d, ATTN_CODE, "%s", page->from);
 }
 
 static void put_date(struct attn_document *d, const struct attn_page *page)
 {
-    const char *date = json_string_value(json_object_get(page->sources->all.machine, "date"));
+    const char *date = json_string_value(json_object_get(page->records->machine, "date"));
     if (date != NULL)
         attn_document_put(d, ATTN_WORDS, "Measured %s.", date);
 }

@@ -5,12 +5,12 @@
 
 #include "experiments/measure/external_specs.h"
 #include "experiments/report/figures.h"
-#include "experiments/report/sources.h"
 #include "experiments/table/document.h"
 
 struct attn_page {
     const char *out; /* the folder of the report                                     */
-    const struct attn_sources *sources; /* its records                                   */
+    const struct attn_records *records;
+    const char *from; /* the file that they were read from */
     const char *plan; /* the plan they were measured by; NULL when it is not known    */
     const struct attn_cli_list *keys; /* flags that replaced what it says; may be NULL       */
     const struct attn_external_specs

@@ -117,12 +117,6 @@ void attn_page_summaries(struct attn_document *d, const struct attn_page *page)
 
 /* ---- tables of groups ------------------------------------------------------------------------ */
 
-/* A spec, and of several files of records which one it is of. */
-static json_t *spec_of(const struct attn_point *p)
-{
-    return p->origin == NULL ? json_string(p->spec) : json_sprintf("%s (%s)", p->spec, p->origin);
-}
-
 /* A table for each group of a kind, folded where figures show the same; row_of: NULL for a row that
  * is not shown. */
 static void put_groups(struct attn_document *d, const struct attn_page *page,
@@ -144,7 +138,7 @@ static void put_groups(struct attn_document *d, const struct attn_page *page,
         json_t *rows = json_array(), *row;
         for (int64_t s = 0; s < group->n; s++)
             if ((row = row_of(group, s)) != NULL) {
-                json_object_set_new(row, "spec", spec_of(group->row[s]->point));
+                json_object_set_new(row, "spec", json_string(group->row[s]->point->spec));
                 json_array_append_new(rows, row);
             }
         if (kind != ATTN_GROUP_OTHER)
@@ -430,7 +424,7 @@ void attn_page_not_run(struct attn_document *d, const struct attn_page *page)
                                    p->message[0] != '\0' ? ": " : "", p->message);
         json_array_append_new(
             of[row->status == ATTN_POINT_DROPPED],
-            json_pack("{s:s,s:o,s:s,s:o}", "group", p->group, "spec", spec_of(p), "case", p->text,
+            json_pack("{s:s,s:s,s:s,s:o}", "group", p->group, "spec", p->spec, "case", p->text,
                       "why",
                       row->status == ATTN_POINT_WRONG ? json_pack("{s:o}", "bad", why) : why));
     }
