@@ -14,7 +14,7 @@ static void item(struct attn_document *d)
 
 /* ---- notes: why the numbers below may be worth less ------------------------------------------ */
 
-void attn_page_notes(struct attn_document *d, const struct attn_page *page)
+static void put_notes(struct attn_document *d, const struct attn_page *page)
 {
     const json_t *machine = page->records->machine;
     double load = json_number_value(json_object_get(machine, "load"));
@@ -267,7 +267,7 @@ static void put_words(struct attn_document *d, const struct attn_figure_group *g
     fputc('\n', d->out);
 }
 
-void attn_page_findings(struct attn_document *d, const struct attn_page *page)
+static void put_findings(struct attn_document *d, const struct attn_page *page)
 {
     put_verdict(d, page);
     put_account(d, page);
@@ -287,3 +287,6 @@ void attn_page_findings(struct attn_document *d, const struct attn_page *page)
     }
     fputc('\n', d->out);
 }
+
+const struct attn_page_hole attn_page_openings[] = {
+    {"notes", put_notes}, {"findings", put_findings}, {.name = NULL}};

@@ -229,26 +229,15 @@ static void put_date(struct attn_document *d, const struct attn_page *page)
         attn_document_put(d, ATTN_WORDS, "Measured %s.", date);
 }
 
-static const struct {
-    const char *name;
-    void (*put)(struct attn_document *d, const struct attn_page *page);
-} holes[] = {{"counts", put_counts},
-             {"records", put_records},
-             {"date", put_date},
-             {"summary", attn_page_summaries},
-             {"notes", attn_page_notes},
-             {"findings", attn_page_findings},
-             {"first-figure", put_first_figure},
-             {"figures", put_figures},
-             {"others", attn_page_others},
-             {"live", attn_page_live},
-             {"shares", attn_page_shares},
-             {"external", attn_page_external},
-             {"not-run", attn_page_not_run},
-             {"calibration", put_calibration},
-             {"machine", put_machine},
-             {"commands", put_commands}};
-enum { HOLES = sizeof holes / sizeof holes[0] };
+static const struct attn_page_hole holes[] = {{"counts", put_counts},
+                                              {"records", put_records},
+                                              {"date", put_date},
+                                              {"first-figure", put_first_figure},
+                                              {"figures", put_figures},
+                                              {"calibration", put_calibration},
+                                              {"machine", put_machine},
+                                              {"commands", put_commands},
+                                              {.name = NULL}};
 
 /* {{?CONDITION}} ... {{/}}: what stands between is for pages of which this holds; -1: no such. */
 static int holds(const struct attn_page *page, const char *condition)
@@ -273,13 +262,14 @@ static int holds(const struct attn_page *page, const char *condition)
 static enum attn_status fill_hole(struct attn_document *d, const struct attn_page *page,
                                   const char *name, struct attn_error *err)
 {
-    int h = 0;
-    while (h < HOLES && strcmp(holes[h].name, name) != 0)
-        h++;
-    if (h == HOLES)
-        return attn_fail(err, ATTN_ENOMEM, "report.md: there is no hole {{%s}}", name);
-    holes[h].put(d, page);
-    return ATTN_OK;
+    const struct attn_page_hole *const list[] = {holes, attn_page_openings, attn_page_tables};
+    for (int l = 0; l < 3; l++)
+        for (const struct attn_page_hole *hole = list[l]; hole->name != NULL; hole++)
+            if (strcmp(hole->name, name) == 0) {
+                hole->put(d, page);
+                return ATTN_OK;
+            }
+    return attn_fail(err, ATTN_ENOMEM, "report.md: there is no hole {{%s}}", name);
 }
 
 static const char title[] = "attnlab: the cost of attention, measured";

@@ -24,19 +24,14 @@ struct attn_page {
  * cannot be, or the template has a hole that is not known. */
 enum attn_status attn_page_write(const struct attn_page *page, char **path, struct attn_error *err);
 
-/* ---- findings.c ------------------------------------------------------------------------------ */
+/* What stands in a hole of the template. */
+struct attn_page_hole {
+    const char *name; /* NULL ends a list */
+    void (*put)(struct attn_document *d, const struct attn_page *page);
+};
+extern const struct attn_page_hole attn_page_openings[]; /* findings.c */
+extern const struct attn_page_hole attn_page_tables[];   /* page_tables.c */
 
-void attn_page_notes(struct attn_document *d, const struct attn_page *page);
-void attn_page_findings(struct attn_document *d, const struct attn_page *page);
-
-/* ---- page_tables.c --------------------------------------------------------------------------- */
-
-void attn_page_summaries(struct attn_document *d, const struct attn_page *page);
-void attn_page_others(struct attn_document *d, const struct attn_page *page);
-void attn_page_live(struct attn_document *d, const struct attn_page *page);
-void attn_page_shares(struct attn_document *d, const struct attn_page *page);
-void attn_page_external(struct attn_document *d, const struct attn_page *page);
-void attn_page_not_run(struct attn_document *d, const struct attn_page *page);
 int attn_page_has_external(const struct attn_page *page);
 
 /* Names the curves that were not measured, and from where on: "Dropped by the time budget: dense

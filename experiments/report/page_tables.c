@@ -108,7 +108,7 @@ static void put_summary(struct attn_document *d, const struct attn_figure_group 
     attn_document_table(d, column, rows);
 }
 
-void attn_page_summaries(struct attn_document *d, const struct attn_page *page)
+static void put_summaries(struct attn_document *d, const struct attn_page *page)
 {
     for (int g = 0; g < page->groups->n; g++)
         if (page->groups->group[g].kind == ATTN_GROUP_LENGTH)
@@ -159,7 +159,7 @@ static json_t *other_row(const struct attn_figure_group *group, int64_t s)
 }
 
 /* Groups whose name begins with no known word: a table only. */
-void attn_page_others(struct attn_document *d, const struct attn_page *page)
+static void put_others(struct attn_document *d, const struct attn_page *page)
 {
     static const struct attn_column column[] = {{"spec", "implementation", ATTN_UNIT_CODE},
                                                 {"case", "case", ATTN_UNIT_CODE},
@@ -207,7 +207,7 @@ static json_t *live_row(const struct attn_figure_group *group, int64_t s)
 }
 
 /* Price = ledger = resident set. */
-void attn_page_live(struct attn_document *d, const struct attn_page *page)
+static void put_live(struct attn_document *d, const struct attn_page *page)
 {
     static const struct attn_column column[] = {
         {"spec", "implementation", ATTN_UNIT_CODE},
@@ -235,7 +235,7 @@ static json_t *share_row(const struct attn_figure_group *group, int64_t s)
 }
 
 /* The memory of a rank. */
-void attn_page_shares(struct attn_document *d, const struct attn_page *page)
+static void put_shares(struct attn_document *d, const struct attn_page *page)
 {
     static const struct attn_column column[] = {
         {"spec", "implementation", ATTN_UNIT_CODE},
@@ -302,7 +302,7 @@ static int64_t largest_mask(const struct attn_page *page, const char *spec)
     return most;
 }
 
-void attn_page_external(struct attn_document *d, const struct attn_page *page)
+static void put_external(struct attn_document *d, const struct attn_page *page)
 {
     static const struct attn_column column[] = {{"name", "name", ATTN_UNIT_CODE},
                                                 {"what", "what", ATTN_UNIT_WORDS},
@@ -407,7 +407,7 @@ void attn_group_not_run(const struct attn_figure_group *group, char *text, size_
     }
 }
 
-void attn_page_not_run(struct attn_document *d, const struct attn_page *page)
+static void put_not_run(struct attn_document *d, const struct attn_page *page)
 {
     static const struct attn_column column[] = {{"group", "group", ATTN_UNIT_WORDS},
                                                 {"spec", "implementation", ATTN_UNIT_CODE},
@@ -442,3 +442,11 @@ void attn_page_not_run(struct attn_document *d, const struct attn_page *page)
         attn_document_unfold(d);
     }
 }
+
+const struct attn_page_hole attn_page_tables[] = {{"summary", put_summaries},
+                                                  {"others", put_others},
+                                                  {"live", put_live},
+                                                  {"shares", put_shares},
+                                                  {"external", put_external},
+                                                  {"not-run", put_not_run},
+                                                  {.name = NULL}};
