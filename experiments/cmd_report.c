@@ -20,7 +20,7 @@
 struct flags {
     const char *plan, *out, *from;
     int quiet, overwrite;
-    int preset;                 /* place in ATTN_FIGURE_PRESETS; -1: as the plan says */
+    int preset;                 /* place among attn_figure_preset */
     struct attn_cli_list keys;  /* of the plan's session */
     struct attn_cli_list given; /* --plugin, --exec and --claims, in order */
     struct attn_external_specs externals;
@@ -30,7 +30,7 @@ static const struct attn_flag_use uses[] = {
     ATTN_TAKES(PLAN, offsetof(struct flags, plan)),
     ATTN_TAKES(FROM, offsetof(struct flags, from)),
     ATTN_TAKES(OUT, offsetof(struct flags, out)),
-    ATTN_TAKES(PRESET, offsetof(struct flags, preset), .help = ATTN_PRESET_HELP),
+    ATTN_TAKES(PRESET, offsetof(struct flags, preset), "page", .help = ATTN_PRESET_HELP),
     ATTN_TAKES(OVERWRITE, offsetof(struct flags, overwrite)),
     ATTN_TAKES(QUIET, offsetof(struct flags, quiet), .help = "no progress"),
     {.flag = ATTN_FLAG_TITLE, .help = "Of SPECs; with --plan, these replace what the file says:"},
@@ -50,15 +50,13 @@ static const struct attn_flag_use uses[] = {
 
 static int report(void *values, int n, char **operand);
 
-static const struct flags as_planned = {.preset = -1};
-
 const struct attn_cli_command attn_cmd_report = {
     .name = "report",
     .summary = "measure, draw, and write a page",
     .usage = "report --plan FILE --out DIR                 measure, then draw\n"
              "report SPEC... --length L,... --out DIR      the same of these\n"
              "report --from RECORDS --out DIR              draw stored records\n"
-             "report --from RECORDS --plan FILE --out DIR  with titles of FILE\n"
+             "report --from RECORDS --plan FILE --out DIR  with labels of FILE\n"
              "report --out DIR                             draw it again",
     .about =
         "Writes DIR/index.html (one page, nothing external), DIR/records.csv, DIR/summary.csv "
@@ -85,7 +83,6 @@ const struct attn_cli_command attn_cmd_report = {
     .operands_most = -1,
     .computes = 1,
     .size = sizeof(struct flags),
-    .initial = &as_planned,
     .run = report};
 
 /* Everything of one report, which lives as long as the program. */
@@ -242,34 +239,23 @@ static void fold(struct report *r)
     attn_curves_study(&r->groups);
 }
 
-static void say_if_unmatched(const struct report *r, const char *group, const char *kind,
-                             const char *subject)
-{
-    int64_t s = 0;
-    while (s < r->summary.n && !(strcmp(r->summary.row[s].point->group, group) == 0 &&
-                                 attn_spec_is_named(r->summary.row[s].point->spec, subject)))
-        s++;
-    if (s == r->summary.n)
-        (void)attn_cli_fail(0, "group %s: %s names '%.60s', of which it has no record", group, kind,
-                            subject);
-}
-
-/* Labels, colours and curves of the plan that no record of their group has. */
+/* Labels of the plan that no record of their group has. */
 static void say_unmatched(const struct report *r)
 {
-    static const char *const kind[] = {"label", "colour"};
     for (size_t f = 0; f < json_array_size(r->plan.figures); f++) {
         json_t *figure = json_array_get(r->plan.figures, f), *text;
         const char *group = json_string_value(json_object_get(figure, "group")), *subject;
-        const char *curves = json_string_value(json_object_get(figure, "curves"));
-        for (int k = 0; k < 2; k++)
-            json_object_foreach(json_object_get(figure, kind[k]), subject, text)
-                say_if_unmatched(r, group, kind[k], subject);
-        char *copy = attn_cli_text("%s", curves != NULL ? curves : ""), *rest = copy, *word;
-        while ((word = strsep(&rest, " ")) != NULL)
-            if (*word != '\0')
-                say_if_unmatched(r, group, "curves", word);
-        free(copy);
+        json_object_foreach(json_object_get(figure, "label"), subject, text)
+        {
+            int64_t s = 0;
+            while (s < r->summary.n &&
+                   !(strcmp(r->summary.row[s].point->group, group) == 0 &&
+                     attn_spec_is_named(r->summary.row[s].point->spec, subject)))
+                s++;
+            if (s == r->summary.n)
+                (void)attn_cli_fail(0, "group %s: label names '%.60s', of which it has no record",
+                                    group, subject);
+        }
     }
 }
 
@@ -326,7 +312,7 @@ static char *draw(const struct flags *flags, struct report *r)
     for (int f = 0; f < r->figures.n; f++) { /* all may be written, or none is */
         struct attn_figure *figure = &r->figures.figure[f];
         figure->overwrite = flags->overwrite;
-        figure->preset = flags->preset >= 0 ? attn_figure_preset[flags->preset] : figure->preset;
+        figure->preset = attn_figure_preset[flags->preset];
         if (figure->omitted[0] == '\0')
             attn_cli_must(attn_figure_check(figure, r->figures_folder, &err), &err);
     }

@@ -76,17 +76,10 @@ static void put_numbers(struct attn_document *d, const struct attn_figure *figur
 /* The picture, and the label for those who do not see it. */
 static void put_picture(struct attn_document *d, const struct attn_figure *figure)
 {
-    int has_svg = figure->formats == NULL || attn_cli_listed(figure->formats, " ", "svg");
-    const char *of = has_svg ? "svg" : figure->formats;
-    if (has_svg) {
-        fputs("![", d->out);
-        attn_document_put(d, ATTN_WORDS,
-                          "%s. %s. %s The numbers are in the table below the figure.",
-                          figure->title, figure->subtitle, figure->finding);
-        (void)fprintf(d->out, "](figures/%s.svg)\n\n", figure->name);
-    } else /* the plan wants none that stands in a page */
-        (void)fprintf(d->out, "[figures/%s.%.3s](figures/%s.%.3s)\n\n", figure->name, of,
-                      figure->name, of);
+    fputs("![", d->out);
+    attn_document_put(d, ATTN_WORDS, "%s. %s. %s The numbers are in the table below the figure.",
+                      figure->title, figure->subtitle, figure->finding);
+    (void)fprintf(d->out, "](figures/%s.svg)\n\n", figure->name);
     if (figure->finding[0] != '\0') {
         attn_document_put(d, ATTN_STRONG, "%s.", figure->finding);
         fputc(' ', d->out);
