@@ -171,7 +171,8 @@ static void study_ranks(struct attn_figure_group *group)
 
 /* ---- memory against time --------------------------------------------------------------------- */
 
-/* The frontier of a pass: of our points alone, as others have no ledger, and of one kind of call. */
+/* The frontier of a pass: of our points alone, as others have no ledger, and of one kind of
+ * call. */
 static void find_frontier(struct attn_figure_group *group, enum attn_pass pass, int has_more)
 {
     size_t n = (size_t)group->n;

@@ -1,4 +1,4 @@
-/* How far two computations of one layer (experiments/rim/layer/schemes/layer.h) may be apart, in any order of summation
+/* How far two computations of one layer (schemes/layer.h) may be apart, in any order of summation
  * and over any ranks: a certified bound for each tensor, from norms of inputs, q, k, v and dO.
  * docs/bounds.md has the finer bound for attention alone, element by element; this one is for a
  * whole layer, whose intermediate results no bound element by element survives.

@@ -1,4 +1,4 @@
-/* Products of matrices over batches and heads, for the projections of a layer (experiments/rim/layer/schemes/layer.h).
+/* Products of matrices over batches and heads, for the projections of a layer (layer.h).
  *
  *      sum[b,h,i,j] += sum_c a[b,h,i,c] w[b,h,c,j]        i < rows, c < inner, j < columns
  *

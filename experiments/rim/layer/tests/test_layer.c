@@ -1,5 +1,5 @@
-/* The layer around attention (experiments/rim/layer/schemes/layer.h): right against loops in a wider type, priced to
- * the byte, and the same whether it kept or computes again. */
+/* The layer around attention (schemes/layer.h): right against loops in a wider type, priced to the
+ * byte, and the same whether it kept or computes again. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
