@@ -200,7 +200,7 @@ static int splits_by_mask(const struct attn_summary *all, const char *group)
     return 1;
 }
 
-/* What must be equal within a figure group, beside its name. */
+/* The facts that must be equal within a figure group, beside its name. */
 struct key {
     int mask, length;
 };

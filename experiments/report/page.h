@@ -24,7 +24,7 @@ struct attn_page {
  * cannot be, or the template has a hole that is not known. */
 enum attn_status attn_page_write(const struct attn_page *page, char **path, struct attn_error *err);
 
-/* What stands in a hole of the template. */
+/* A hole of the template, and the function that fills it. */
 struct attn_page_hole {
     const char *name; /* NULL ends a list */
     void (*put)(struct attn_document *d, const struct attn_page *page);
