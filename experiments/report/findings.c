@@ -14,9 +14,9 @@ static void item(struct attn_document *d)
 
 /* ---- notes: why the numbers below may be worth less ------------------------------------------ */
 
-void attn_page_notes(struct attn_document *d, const struct attn_page *page)
+static void put_notes(struct attn_document *d, const struct attn_page *page)
 {
-    const json_t *machine = page->sources->all.machine;
+    const json_t *machine = page->records->machine;
     double load = json_number_value(json_object_get(machine, "load"));
     long long cores = json_integer_value(json_object_get(machine, "cores_online")), single = 0;
     for (int64_t s = 0; s < page->summary->n; s++)
@@ -269,7 +269,7 @@ static void put_words(struct attn_document *d, const struct attn_figure_group *g
     fputc('\n', d->out);
 }
 
-void attn_page_findings(struct attn_document *d, const struct attn_page *page)
+static void put_findings(struct attn_document *d, const struct attn_page *page)
 {
     put_verdict(d, page);
     put_account(d, page);
@@ -289,3 +289,6 @@ void attn_page_findings(struct attn_document *d, const struct attn_page *page)
     }
     fputc('\n', d->out);
 }
+
+const struct attn_page_hole attn_page_openings[] = {
+    {"notes", put_notes}, {"findings", put_findings}, {.name = NULL}};

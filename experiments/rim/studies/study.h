@@ -16,7 +16,7 @@
 #include <stdio.h>
 
 #include "experiments/measure/record.h"
-#include "experiments/price/tape.h"
+#include "experiments/rim/storage/tape.h"
 #include "experiments/report/figures.h"
 
 enum attn_study_label { ATTN_PUBLISHED, ATTN_DERIVED, ATTN_INFERRED };
