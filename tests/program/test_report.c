@@ -557,8 +557,7 @@ TEST(a_plan_gives_the_style_of_stored_records)
     fixture_report(0, "", "--from '%s' --plan '%s'", from,
                    scratch_put("style.plan", plan, strlen(plan)));
     fixture_expect_words_of("out/figures/memory-causal.gp",
-                            WORDS("\"dense; H=1\" \"Mine\"",
-                                  "B=1, H=1 to 2, G=1 to 2, d=64",
+                            WORDS("\"dense; H=1\" \"Mine\"", "B=1, H=1 to 2, G=1 to 2, d=64",
                                   "several machines; several builds"));
     free(records);
     free(all);
