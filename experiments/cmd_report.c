@@ -30,7 +30,7 @@ static const struct attn_flag_use uses[] = {
     ATTN_TAKES(PLAN, offsetof(struct flags, plan)),
     ATTN_TAKES(FROM, offsetof(struct flags, from)),
     ATTN_TAKES(OUT, offsetof(struct flags, out)),
-    ATTN_TAKES(PRESET, offsetof(struct flags, preset), "page", .help = ATTN_PRESET_HELP),
+    ATTN_TAKES(PRESET, offsetof(struct flags, preset), "page"),
     ATTN_TAKES(OVERWRITE, offsetof(struct flags, overwrite)),
     ATTN_TAKES(QUIET, offsetof(struct flags, quiet), .help = "no progress"),
     {.flag = ATTN_FLAG_TITLE, .help = "Of SPECs; with --plan, these replace what the file says:"},

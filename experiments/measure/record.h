@@ -5,7 +5,7 @@
  *   "machine"      facts of machine and build; once at the head of every session in the file
  *   "calibration"  a known quantity measured by the same means (bytes touched, A/A time)
  *   "point"        one implementation, one problem, one pass, one round
- *   "figure"       what a plan says of a figure: title, labels, colours, ranges
+ *   "figure"       the names that a plan gives to the curves of a group
  *
  * One table of fields (record_fields.def) declares a point, writes it, reads it, and makes the
  * columns of the CSV.
