@@ -362,7 +362,7 @@ TEST_EACH(soak_of_a_command, getenv("ATTN_FULL") != NULL ? 2 : 1)
 }
 
 /* By whatever PyTorch there is: an implementation of its own; a back end, in 16 bits alone; and a
- * back end that no CPU has, which refuses (with ATTN_FULL: each start of PyTorch takes a second). */
+ * back end that no CPU has, which refuses (with ATTN_FULL: a start of PyTorch takes a second). */
 static const struct {
     const char *command, *claims, *says;
     int status, passes; /* passes: at least */

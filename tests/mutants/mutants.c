@@ -124,9 +124,10 @@ int family_is_named(const struct family *family, const char *diagnosis)
 
 /* ---- a run ---------------------------------------------------------------------------------- */
 
-/* Seconds of the processor in a case, which a loaded machine does not shorten; and of the clock, for
- * what waits for ever and uses none.  Unless all is asked for: the most work of a case that is
- * diagnosed, which takes as long as a hundred runs of it, and how few cases are asked of several. */
+/* Seconds of the processor in a case, which a loaded machine does not shorten; and of the clock,
+ * for what waits for ever and uses none.  Unless all is asked for: the most work of a case that is
+ * diagnosed, which takes as long as a hundred runs of it, and of how many cases one is asked of
+ * several mutants. */
 enum {
     CASE_SECONDS = 20,
     STUCK_SECONDS = 600,

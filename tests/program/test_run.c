@@ -75,8 +75,8 @@ static int is_asked(int which)
     return first == which || getenv("ATTN_FULL") != NULL;
 }
 
-/* Loop: an implementation of each family on the first, one on the second too, which takes four times
- * as long; in test-full every one on both. */
+/* Loop: an implementation of each family on the first, one on the second too, which takes four
+ * times as long; in test-full every one on both. */
 TEST_EACH(real_inputs, 2 * attn_impl_count())
 {
     const struct attn_impl *impl = attn_impl_at(_i / 2);
