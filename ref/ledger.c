@@ -31,9 +31,15 @@ static size_t block_size(size_t bytes)
     return (bytes + ZONE + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static void *block_get(size_t bytes)
+/* Poisoned memory is judged, not recorded, and taken again at once: a heap has its pages still. */
+static int is_map(const struct attn_ledger *ledger, size_t bytes)
 {
-    if (bytes < BY_MAP)
+    return bytes >= (ledger->poison ? BY_HUGE_PAGE : BY_MAP);
+}
+
+static void *block_get(const struct attn_ledger *ledger, size_t bytes)
+{
+    if (!is_map(ledger, bytes))
         return aligned_alloc(ALIGN, block_size(bytes));
     void *data =
         mmap(NULL, block_size(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -47,9 +53,9 @@ static void *block_get(size_t bytes)
     return data;
 }
 
-static void block_drop(void *data, size_t bytes)
+static void block_drop(const struct attn_ledger *ledger, void *data, size_t bytes)
 {
-    if (bytes < BY_MAP)
+    if (!is_map(ledger, bytes))
         free(data);
     else
         munmap(data, block_size(bytes));
@@ -148,7 +154,7 @@ static void *find_block(struct attn_ledger *ledger, size_t bytes)
     for (int b = 0; b < ledger->kept.n; b++)
         if (ledger->kept.at[b].bytes == bytes)
             return remove_block(&ledger->kept, b).data;
-    return block_get(bytes);
+    return block_get(ledger, bytes);
 }
 
 /* ---- taking and giving ----------------------------------------------------------------------- */
@@ -209,7 +215,7 @@ static void drop(struct attn_ledger *ledger, int b)
     if (ledger->keeps && reserve(&ledger->kept))
         ledger->kept.at[ledger->kept.n++] = block;
     else
-        block_drop(block.data, block.bytes);
+        block_drop(ledger, block.data, block.bytes);
 }
 
 void *attn_ledger_give(struct attn_ledger *ledger, void *data)
@@ -271,7 +277,7 @@ int64_t attn_ledger_clear(struct attn_ledger *ledger)
     }
     while (ledger->kept.n > 0) {
         const struct attn_ledger_block block = remove_block(&ledger->kept, ledger->kept.n - 1);
-        block_drop(block.data, block.bytes);
+        block_drop(ledger, block.data, block.bytes);
     }
     return left;
 }

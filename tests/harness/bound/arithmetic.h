@@ -57,8 +57,15 @@ void attn_precision_print(const struct attn_precision *precision, char *text, si
 double attn_sum_roundoff(const struct attn_precision *precision);
 
 /* May a number of this size be an infinity of the type that inner results, or sums, have? */
-int attn_may_overflow(const struct attn_precision *precision, double size);
-int attn_sum_may_overflow(const struct attn_precision *precision, double size);
+static inline int attn_may_overflow(const struct attn_precision *precision, double size)
+{
+    return precision->overflow > 0 && size >= precision->overflow;
+}
+
+static inline int attn_sum_may_overflow(const struct attn_precision *precision, double size)
+{
+    return precision->u_sum > 0x1p-12 && attn_may_overflow(precision, size);
+}
 
 /* The error of a term of a scaled gradient that underflows, scaled before it is added or after, in
  * units of the sum before scale. */

@@ -35,7 +35,7 @@ static void close_nothing(struct attn_external *x)
 }
 
 const struct attn_external_route attn_external_route[] = {
-    [ATTN_NOT_EXTERNAL] = {"implementation of attnlab", ATTN_ROUTE_OWN, 16, open_own, attn_own_ask,
+    [ATTN_NOT_EXTERNAL] = {"implementation of attnlab", ATTN_ROUTE_OWN, 48, open_own, attn_own_ask,
                            attn_own_relation, NULL, close_nothing},
     [ATTN_EXTERNAL_PLUGIN] = {"plug-in", ATTN_ROUTE_PLUGIN, 1, attn_plugin_open_route,
                               attn_plugin_ask, attn_plugin_relation, attn_plugin_unreached,
