@@ -179,38 +179,45 @@ void attn_truth_set_right(struct attn_truth_tensor *t, int64_t at, unsigned kind
     }
 }
 
+/* One of n terms: see below. */
+static inline void finish_element(struct attn_sum *x, int64_t at, double n, double relative,
+                                  double scale, double tiny, const struct attn_precision *a)
+{
+    const double size_of_scale = fabs(scale), parts = (double)(1 + a->sums), size = x->size[at];
+    const struct attn_truth_tensor *known = x->known;
+    double sum = x->out->want[at], lost = x->lost[at];
+    double want = known != NULL ? known->want[at] : scale * (isnan(lost) ? sum : sum + lost);
+    double e = size_of_scale * (x->error[at] + n * tiny + relative * size + 0x1p-51 * size);
+    double partial =
+        a->u_partial > 0 ? attn_partials_error(a, size_of_scale * size + e, parts, scale) : 0;
+    e += (1 + relative) * partial;
+    double stored = a->u_storage * (fabs(want) + e) + a->tiny_storage;
+    x->out->want[at] = want;
+    x->out->bound[at] = n == 0 ? 0 : e + stored + parts * a->tiny + 0x1p-52 * fabs(want);
+    x->out->gauge[at] = known != NULL ? known->gauge[at] : size_of_scale * x->out->gauge[at];
+    if (x->kinds[at] & ~(unsigned)ATTN_KINDS_FINITE)
+        attn_truth_set_right(x->out, at, attn_kinds_times(attn_kind_of(scale), x->kinds[at]));
+    if (isinf(partial) || attn_sum_may_overflow(a, fmax(1, size_of_scale) * size))
+        attn_truth_set_right(x->out, at, ATTN_KINDS_ANY);
+}
+
 /* 5.4: the sum, of operands rounded to `operand`, is multiplied by `scale` and stored, as `a` says;
  * its parts (a->sums more than one) may each underflow by themselves, and be stored narrower. */
 void attn_sum_finish(struct attn_sum *x, double scale, double operand,
                      const struct attn_precision *a)
 {
-    const double size_of_scale = fabs(scale), parts = (double)(1 + a->sums);
     const double tiny = attn_term_tiny(a, scale);
     int64_t width = x->out->extent[3];
     int64_t rows = x->out->extent[0] * x->out->extent[1] * x->out->extent[2];
     double n = -1, relative = 0; /* the same for all of a row, and often of the next one */
-    for (int64_t at = 0; at < rows * width; at++) {
-        double size = x->size[at];
-        if (n != (double)x->terms[at / width]) {
-            n = (double)x->terms[at / width];
+    for (int64_t row = 0; row < rows; row++) {
+        if (n != (double)x->terms[row]) {
+            n = (double)x->terms[row];
             relative = attn_sum_error(n + 4, attn_sum_roundoff(a), a->lambda);
             relative += operand * (1 + relative);
         }
-        double sum = x->out->want[at], lost = x->lost[at];
-        double want =
-            x->known != NULL ? x->known->want[at] : scale * (isnan(lost) ? sum : sum + lost);
-        double e = size_of_scale * (x->error[at] + n * tiny + relative * size + 0x1p-51 * size);
-        double partial = attn_partials_error(a, size_of_scale * size + e, parts, scale);
-        e += (1 + relative) * partial;
-        double stored = a->u_storage * (fabs(want) + e) + a->tiny_storage;
-        x->out->want[at] = want;
-        x->out->bound[at] = n == 0 ? 0 : e + stored + parts * a->tiny + 0x1p-52 * fabs(want);
-        x->out->gauge[at] =
-            x->known != NULL ? x->known->gauge[at] : size_of_scale * x->out->gauge[at];
-        if (x->kinds[at] & ~(unsigned)ATTN_KINDS_FINITE)
-            attn_truth_set_right(x->out, at, attn_kinds_times(attn_kind_of(scale), x->kinds[at]));
-        if (isinf(partial) || attn_sum_may_overflow(a, fmax(1, size_of_scale) * size))
-            attn_truth_set_right(x->out, at, ATTN_KINDS_ANY);
+        for (int64_t at = row * width; at < (row + 1) * width; at++)
+            finish_element(x, at, n, relative, scale, tiny, a);
     }
 }
 
