@@ -90,37 +90,42 @@ static double effect_of(const struct row *row, double s, int visible, const doub
 struct room {
     struct attn_oracle_row other[ATTN_ORACLE_ROWS]; /* keys whose score is not kept */
     int64_t n_key, i0;
-    char *sees, *is_known; /* [rows][n_key] what the mask says; whether s is there */
-    double *s;             /* [rows][n_key] as if every key were visible           */
+    int is_kept[ATTN_ORACLE_ROWS]; /* the scores of visible keys are there */
+    char *sees;                    /* [rows][n_key] what the mask says */
+    double *s;                     /* [rows][n_key] as if every key were visible */
     double *values; /* of a head, then o and per_bound of rows: whole vectors, filled up by 0 */
 };
 
 /* Which keys a row sees, and the scores that are known: of the kept row, if there is one. */
 static void find_visible(const struct attn_problem *p, const struct attn_kept *kept, int64_t b,
-                         int64_t h, int r, const struct room *room)
+                         int64_t h, int r, struct room *room)
 {
     const struct attn_oracle_row *row = attn_kept_row(kept, p, b, h, room->i0 + r, 0);
-    char *sees = room->sees + r * p->n_key, *is_known = room->is_known + r * p->n_key;
-    double *s = room->s + r * p->n_key;
-    memset(sees, 0, (size_t)p->n_key);
-    memset(is_known, 0, (size_t)p->n_key);
-    for (int64_t n = 0; row != NULL && n < row->n; n++) {
-        sees[row->key[n]] = is_known[row->key[n]] = 1;
-        s[row->key[n]] = row->s[n];
+    char *sees = room->sees + r * p->n_key;
+    room->is_kept[r] = row != NULL;
+    if (row == NULL) {
+        for (int64_t j = 0; j < p->n_key; j++)
+            sees[j] = attn_problem_allows(p, b, h, room->i0 + r, j) != 0;
+        return;
     }
-    for (int64_t j = 0; row == NULL && j < p->n_key; j++)
-        sees[j] = attn_problem_allows(p, b, h, room->i0 + r, j) != 0;
+    double *s = room->s + r * p->n_key;
+    const int64_t *key = row->key, keys = row->n;
+    memset(sees, 0, (size_t)p->n_key);
+    for (int64_t n = 0; n < keys; n++)
+        s[key[n]] = row->s[n];
+    for (int64_t n = 0; n < keys; n++)
+        sees[key[n]] = 1;
 }
 
 /* For the oracle: the keys of a row whose scores are not known. */
 static int64_t find_unknown(const void *arg, int64_t b, int64_t h, int64_t i, int64_t *key)
 {
     const struct room *room = arg;
-    const char *is_known = room->is_known + (i - room->i0) * room->n_key;
+    const char *sees = room->sees + (i - room->i0) * room->n_key;
     int64_t n = 0;
     (void)b, (void)h;
     for (int64_t j = 0; j < room->n_key; j++)
-        if (!is_known[j])
+        if (!room->is_kept[i - room->i0] || !sees[j])
             key[n++] = j;
     return n;
 }
@@ -130,10 +135,13 @@ static void find_scores(const struct attn_problem *p, const struct attn_inputs *
                         int64_t h, int n, struct room *room)
 {
     int64_t i[ATTN_ORACLE_ROWS];
-    if (memchr(room->is_known, 0, (size_t)(n * p->n_key)) == NULL)
-        return;
-    for (int r = 0; r < n; r++)
+    int are_known = memchr(room->sees, 0, (size_t)(n * p->n_key)) == NULL;
+    for (int r = 0; r < n; r++) {
         i[r] = room->i0 + r;
+        are_known &= room->is_kept[r];
+    }
+    if (are_known)
+        return;
     attn_oracle_rows_scores(p, &in->q, &in->k, &in->v, b, h, i, n, room->other);
     for (int r = 0; r < n; r++)
         for (int64_t m = 0; m < room->other[r].n; m++)
@@ -215,11 +223,9 @@ enum attn_status attn_mask_power_weigh(const struct attn_problem *p, const struc
     }
     room.n_key = p->n_key;
     room.sees = malloc(keys + 1);
-    room.is_known = malloc(keys + 1);
     room.s = malloc((keys + 1) * sizeof *room.s);
     room.values = calloc(((size_t)p->n_key + 2 * (size_t)block) * wide + 1, sizeof *room.values);
-    if (status == ATTN_OK &&
-        (room.sees == NULL || room.is_known == NULL || room.s == NULL || room.values == NULL))
+    if (status == ATTN_OK && (room.sees == NULL || room.s == NULL || room.values == NULL))
         status = attn_fail(err, ATTN_ENOMEM, "no memory for %lld keys", (long long)p->n_key);
     for (int64_t n = 0; status == ATTN_OK && n < p->batch * p->heads; n++) {
         int64_t b = n / p->heads, h = n % p->heads, group = p->heads / p->kv_heads;
@@ -230,7 +236,6 @@ enum attn_status attn_mask_power_weigh(const struct attn_problem *p, const struc
                        (int)(p->n_query - i < block ? p->n_query - i : block), &room, x);
     }
     free(room.sees);
-    free(room.is_known);
     free(room.s);
     free(room.values);
     attn_oracle_rows_free(room.other);

@@ -102,15 +102,16 @@ static inline __attribute__((always_inline)) void add_terms(struct attn_sum *x, 
                                     x->error + at + c, x->size + at + c};
         add_columns(&own, c, terms, n_terms, is_known);
     }
+    if (rest == 0)
+        return;
     double part[5][ATTN_LANES] = {{0}};
     double *const from[5] = {x->out->want + at + c, x->lost + at + c, x->out->gauge + at + c,
                              x->error + at + c, x->size + at + c};
-    for (int t = 0; t < 5 && rest > 0; t++)
+    for (int t = 0; t < 5; t++)
         memcpy(part[t], from[t], (size_t)rest * sizeof **part);
-    if (rest > 0)
-        add_columns(&(struct columns){part[0], part[1], part[2], part[3], part[4]}, c, terms,
-                    n_terms, is_known);
-    for (int t = 0; t < 5 && rest > 0; t++)
+    add_columns(&(struct columns){part[0], part[1], part[2], part[3], part[4]}, c, terms, n_terms,
+                is_known);
+    for (int t = 0; t < 5; t++)
         memcpy(from[t], part[t], (size_t)rest * sizeof **part);
 }
 
