@@ -180,22 +180,45 @@ void attn_truth_set_right(struct attn_truth_tensor *t, int64_t at, unsigned kind
     }
 }
 
-/* One of n terms: see below. */
-static inline void finish_element(struct attn_sum *x, int64_t at, double n, double relative,
-                                  double scale, double tiny, const struct attn_precision *a)
+/* Elements `at` to `end` of a row of n terms: see below. */
+ATTN_ANY_WIDTH static void finish_row(const struct attn_sum *x, int64_t at, int64_t end, double n,
+                                      double relative, double scale, double tiny,
+                                      const struct attn_precision *precision)
+{
+    const struct attn_precision own = *precision, *a = &own; /* which no store can change */
+    const double size_of_scale = fabs(scale), parts = (double)(1 + a->sums);
+    const double *size = x->size, *error = x->error, *lost = x->lost;
+    double *restrict want = x->out->want, *restrict bound = x->out->bound;
+    double *restrict gauge = x->out->gauge;
+    const struct attn_truth_tensor *known = x->known;
+    for (int64_t c = at; c < end && known == NULL; c++) {
+        want[c] = scale * (isnan(lost[c]) ? want[c] : want[c] + lost[c]);
+        gauge[c] = size_of_scale * gauge[c];
+    }
+    if (known != NULL) {
+        memcpy(want + at, known->want + at, (size_t)(end - at) * sizeof *want);
+        memcpy(gauge + at, known->gauge + at, (size_t)(end - at) * sizeof *gauge);
+    }
+    for (int64_t c = at; c < end; c++)
+        bound[c] = size_of_scale * (error[c] + n * tiny + relative * size[c] + 0x1p-51 * size[c]);
+    for (int64_t c = at; c < end && a->u_partial > 0; c++) {
+        double partial = attn_partials_error(a, size_of_scale * size[c] + bound[c], parts, scale);
+        bound[c] += (1 + relative) * partial;
+    }
+    for (int64_t c = at; c < end; c++) {
+        double e = bound[c], stored = a->u_storage * (fabs(want[c]) + e) + a->tiny_storage;
+        bound[c] = n == 0 ? 0 : e + stored + parts * a->tiny + 0x1p-52 * fabs(want[c]);
+    }
+}
+
+/* What an element of that row may be where not all is finite, or something overflows. */
+static void open_element(struct attn_sum *x, int64_t at, double n, double relative, double scale,
+                         double tiny, const struct attn_precision *a)
 {
     const double size_of_scale = fabs(scale), parts = (double)(1 + a->sums), size = x->size[at];
-    const struct attn_truth_tensor *known = x->known;
-    double sum = x->out->want[at], lost = x->lost[at];
-    double want = known != NULL ? known->want[at] : scale * (isnan(lost) ? sum : sum + lost);
     double e = size_of_scale * (x->error[at] + n * tiny + relative * size + 0x1p-51 * size);
     double partial =
         a->u_partial > 0 ? attn_partials_error(a, size_of_scale * size + e, parts, scale) : 0;
-    e += (1 + relative) * partial;
-    double stored = a->u_storage * (fabs(want) + e) + a->tiny_storage;
-    x->out->want[at] = want;
-    x->out->bound[at] = n == 0 ? 0 : e + stored + parts * a->tiny + 0x1p-52 * fabs(want);
-    x->out->gauge[at] = known != NULL ? known->gauge[at] : size_of_scale * x->out->gauge[at];
     if (x->kinds[at] & ~(unsigned)ATTN_KINDS_FINITE)
         attn_truth_set_right(x->out, at, attn_kinds_times(attn_kind_of(scale), x->kinds[at]));
     if (isinf(partial) || attn_sum_may_overflow(a, fmax(1, size_of_scale) * size))
@@ -217,8 +240,9 @@ void attn_sum_finish(struct attn_sum *x, double scale, double operand,
             relative = attn_sum_error(n + 4, attn_sum_roundoff(a), a->lambda);
             relative += operand * (1 + relative);
         }
+        finish_row(x, row * width, (row + 1) * width, n, relative, scale, tiny, a);
         for (int64_t at = row * width; at < (row + 1) * width; at++)
-            finish_element(x, at, n, relative, scale, tiny, a);
+            open_element(x, at, n, relative, scale, tiny, a);
     }
 }
 
