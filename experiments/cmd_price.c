@@ -10,6 +10,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/measure/plan.h"
 #include "experiments/price/messages.h"
+#include "experiments/price/model.h"
 #include "experiments/price/need.h"
 #include "experiments/price/show.h"
 #include "optimized/registry.h"
@@ -17,7 +18,6 @@
 #include "ref/mask/mask.h"
 #include "ref/problem.h"
 #include "tests/harness/base/fileio.h"
-#include "tests/harness/cases/models.h"
 
 struct request {
     struct attn_plan_shapes shapes;
@@ -63,6 +63,8 @@ const struct attn_cli_command attn_cmd_price = {
     .name = "price",
     .summary = "memory, flops and bytes sent, without running",
     .usage = "price SPEC... --length L,... [flags]\n"
+             "price --model NAME|FILE[:KEY=VALUE,...] --length L,...\n"
+             "    [--batch B] [flags]\n"
              "price [SPEC...] --memory SIZE --longest [flags]",
     .about =
         "Memory at the peak by named buffer, flops, and bytes sent, from the implementation's own\n"
@@ -70,7 +72,12 @@ const struct attn_cli_command attn_cmd_price = {
         "one\n"
         "process needs that runs both.  A storage type in which a SPEC cannot run is priced all "
         "the\n"
-        "same, and that is said.",
+        "same, and that is said.\n"
+        "\n"
+        "Without SPEC, --model prices the model's cache of keys and values, and its attention in\n"
+        "prefill and in training.  FILE is a config.json of Hugging Face, or another name in\n"
+        ".json.  KEY=VALUE are type=f32|f16|bf16|fp8|int4 of the cache, int4 with a scale of 16\n"
+        "bits for each 32 numbers, and page=TOKENS.",
     .flags = flags,
     .more =
         "Masks without a closed formula, such as 'causal(br)|random(0.01,3)', are counted row by\n"
@@ -81,7 +88,8 @@ const struct attn_cli_command attn_cmd_price = {
         "  attnlab price dense csr tiled --length 64Ki --mask 'causal(br)' --pass both\n"
         "  attnlab price tiled --length 64Ki --heads 16 --layers 28 \\\n"
         "      --save inputs --pass both\n"
-        "  attnlab price --memory 80GiB --longest --heads 16 --dtype all --pass both",
+        "  attnlab price --memory 80GiB --longest --heads 16 --dtype all --pass both\n"
+        "  attnlab price --model config.json:type=fp8,page=16 --length 128Ki --batch 8",
     .exits = "0 good; 2 usage, or a SPEC that refuses: the others are priced.",
     .operands_most = -1,
     .computes = 1,
@@ -278,14 +286,61 @@ static struct attn_spec *read_specs(struct request *q, char **names, int *n)
     return spec;
 }
 
+/* Flags that ask something of a SPEC. */
+static void check_model(const struct request *q)
+{
+    int differ = 0;
+    for (int64_t i = 0; i < q->cases.n; i++) {
+        const struct attn_case *c = &q->cases.point[i].c, *first = &q->cases.point[0].c;
+        differ |= c->dtype != first->dtype || c->d_key != first->d_key ||
+                  c->heads != first->heads || strcmp(c->mask, first->mask) != 0;
+    }
+    if (q->pass != 0 || differ || q->layers > 0 || q->log != NULL)
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "--model without SPEC prices a model in one shape: no --pass, --layers or "
+                      "--log goes with it, and one --dtype, --dim and --mask");
+}
+
+/* Of --model without SPEC: the model, at every length. */
+static int price_model(struct request *q, const struct attn_model_given *model)
+{
+    struct attn_model_asked asked = {.model = model};
+    struct attn_error err;
+    json_t *all = q->json ? json_array() : NULL;
+    check_model(q);
+    q->layers = model->model.layers;
+    read_stack(q);
+    read_device(q);
+    asked.stack = q->stack[0];
+    asked.memory = q->memory;
+    asked.has_memory = q->device != NULL;
+    asked.is_longest = q->longest;
+    for (int64_t i = 0; i < q->cases.n; i++) {
+        asked.c = q->cases.point[i].c;
+        asked.keys = q->cases.point[i].keys;
+        if (model->model.value[ATTN_MODEL_DTYPE][0] == '\0' && asked.c.dtype == ATTN_F32)
+            asked.c.dtype = ATTN_BF16;
+        attn_cli_must(attn_model_price(&asked, all, &err), &err);
+    }
+    attn_plan_free(&q->cases);
+    attn_price_print_json(all);
+    return ATTN_EXIT_GOOD;
+}
+
 static int price(void *values, int n, char **operand)
 {
     struct request *q = values;
-    struct attn_model_given model;
+    struct attn_model_given model = {.settings = ""};
     struct attn_error err;
     if (q->shapes.model != NULL)
         attn_cli_must(attn_model_open(q->shapes.model, &model, &err), &err);
     attn_cli_must(attn_plan_of_shapes(&q->shapes.keys, &q->cases, &err), &err);
+    if (q->shapes.model != NULL && n == 0)
+        return price_model(q, &model);
+    if (model.settings[0] != '\0')
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "--model %s: '%s' is of a cache, which is priced without SPEC",
+                      model.model.name, model.settings);
     char *fields = attn_cli_text(":%s", q->shapes.model != NULL ? model.model.field : "");
     for (int64_t i = 0; (fields[1] == 's' || fields[1] == 'k') && i < q->cases.n; i++) /* no bias */
         attn_cli_must(attn_case_fields(fields, &q->cases.point[i].c, &err), &err);

@@ -9,7 +9,6 @@
 
 #include "experiments/check/check.h"
 #include "experiments/cli/cli.h"
-#include "ref/clock.h"
 #include "tests/harness/cases/factors.h"
 #include "tests/harness/relations/growth.h"
 #include "tests/harness/subject/plugin_host.h"

@@ -280,6 +280,10 @@ static int take_model(const struct attn_cli_command *command, const char **given
         return 1;
     if (attn_model_open(given[use - command->flags], from, &err) != ATTN_OK)
         return attn_cli_fail(ATTN_EXIT_USAGE, "--model: %s", err.text), 0;
+    if (from->settings[0] != '\0' && find(command, "--longest") == NULL)
+        return attn_cli_fail(ATTN_EXIT_USAGE, "--model %s: '%s' is of a cache: attnlab price",
+                             model->name, from->settings),
+               0;
     for (int v = 0; v < ATTN_MODEL_VALUES; v++) {
         char flag[16], *word[] = {flag, (char *)(uintptr_t)model->value[v], NULL};
         int is_half = strcmp(attn_model_flag[v], "kv-heads") == 0 || /* as before, without it */

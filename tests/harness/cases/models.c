@@ -35,15 +35,28 @@ enum attn_status attn_model_find(const char *name, const struct attn_model **mod
                      name, attn_nearest_text(&nearest, meant));
 }
 
+/* Where ":KEY=" begins, behind the last folder; NULL: nowhere. */
+static const char *settings_of(const char *text)
+{
+    const char *colon = strrchr(text, ':'), *slash = strrchr(text, '/');
+    if (colon == NULL || (slash != NULL && colon < slash) ||
+        colon[1 + strspn(colon + 1, "abcdefghijklmnopqrstuvwxyz")] != '=')
+        return NULL;
+    return colon;
+}
+
 enum attn_status attn_model_open(const char *text, struct attn_model_given *given,
                                  struct attn_error *err)
 {
-    const size_t n = strlen(text);
+    const char *settings = settings_of(text), *end;
+    size_t n = settings != NULL ? (size_t)(settings - text) : strlen(text);
     const struct attn_model *model;
     if (n >= sizeof given->name)
         return attn_fail(err, ATTN_EINVAL, "a name of %zu bytes is too long: 255 would work", n);
-    memcpy(given->name, text, n + 1);
-    const char *end = strrchr(given->name, '.');
+    memcpy(given->name, text, n);
+    given->name[n] = '\0';
+    given->settings = settings != NULL ? settings + 1 : "";
+    end = strrchr(given->name, '.');
     if (end != NULL && strcmp(end, ".json") == 0)
         return attn_model_read(given, err);
     struct attn_error why = {ATTN_OK, ""};

@@ -37,10 +37,11 @@ extern const char *const attn_model_flag[ATTN_MODEL_VALUES];
 enum attn_status attn_model_find(const char *name, const struct attn_model **model,
                                  struct attn_error *err);
 
-/* The model of a flag: NAME, or FILE, a config.json of Hugging Face whose name ends in .json.
- * model points into the struct, which is not copied. */
+/* The model of a flag: NAME, or FILE, a config.json of Hugging Face whose name ends in .json, and
+ * after either :KEY=VALUE,... for who asks.  model points into the struct, which is not copied. */
 struct attn_model_given {
     struct attn_model model;
+    const char *settings; /* "type=fp8,page=16"; "" */
     char name[256], text[ATTN_MODEL_VALUES][48];
 };
 

@@ -1,5 +1,5 @@
 /* See cache.h. */
-#include "experiments/rim/cache/cache.h"
+#include "experiments/price/cache.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,13 +29,12 @@ static int set(struct attn_cache *cache, const char *text, size_t n)
     return attn_cli_int(number, 1, 1 << 20, &cache->page);
 }
 
-enum attn_status attn_cache_open(const struct attn_model *model, const char *settings,
-                                 const struct attn_case *c, int64_t keys, struct attn_cache *cache,
-                                 struct attn_error *err)
+enum attn_status attn_cache_open(const struct attn_model_given *given, const struct attn_case *c,
+                                 int64_t keys, struct attn_cache *cache, struct attn_error *err)
 {
     const char *type = attn_dtype_name(c->dtype);
-    *cache = (struct attn_cache){model, c, find_type(type, strlen(type)), keys, 1};
-    for (const char *text = settings; *text != '\0';) {
+    *cache = (struct attn_cache){&given->model, c, find_type(type, strlen(type)), keys, 1};
+    for (const char *text = given->settings; *text != '\0';) {
         size_t n = strcspn(text, ",");
         if (!set(cache, text, n))
             return attn_fail(err, ATTN_EINVAL,

@@ -1,92 +1,17 @@
-/* attnlab cache: the attention of a whole model, its cache of keys and values, and what it holds
- * beside in prefill and in training.
- *
- *      prefill    all prompts at once: the cache, and the inputs, outputs and buffers of one
- *                 layer's call
- *      training   a stack of all its layers (stack.h), both passes
- *
- * Calls are those of tiled@portable, so that the numbers are the same on every machine. */
-#include <jansson.h>
+/* See model.h. */
+#include "experiments/price/model.h"
+
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/cli/flags.h"
-#include "experiments/measure/plan.h"
-#include "experiments/price/need.h"
-#include "experiments/rim/cache/cache.h"
 #include "experiments/table/row_table.h"
-
-struct request {
-    struct attn_cli_list keys;
-    const char *save, *device, *params;
-    int64_t hidden;
-    int longest, json;
-};
-
-#define KEY(id, ...) ATTN_TAKES(id, offsetof(struct request, keys), NULL, __VA_ARGS__)
-
-static const struct attn_flag_use flags[] = {
-    KEY(LENGTH, ATTN_KIND_ONCE),
-    KEY(KEYS, ATTN_KIND_ONCE),
-    KEY(BATCH, ATTN_KIND_ONCE),
-    KEY(HEADS, ATTN_KIND_ONCE),
-    KEY(KV_HEADS, ATTN_KIND_ONCE),
-    KEY(DIM, ATTN_KIND_ONCE),
-    KEY(DV, ATTN_KIND_ONCE),
-    KEY(MASK, ATTN_KIND_AS_DEFINED),
-    KEY(DTYPE, ATTN_KIND_ONCE, "f64|f32|bf16|f16"),
-    ATTN_TAKES(SAVE, offsetof(struct request, save), .help = "what each layer keeps in training"),
-    ATTN_TAKES(HIDDEN, offsetof(struct request, hidden), "0"),
-    ATTN_TAKES(MEMORY, offsetof(struct request, device)),
-    ATTN_TAKES(PARAMS, offsetof(struct request, params)),
-    ATTN_TAKES(LONGEST, offsetof(struct request, longest),
-               .help = "with --memory, for --length: how many tokens fit"),
-    ATTN_TAKES(FORMAT, offsetof(struct request, json), "text"),
-    {.flag = ATTN_FLAG_END}};
-
-static int price(void *values, int n, char **operand);
-
-const struct attn_cli_command attn_cmd_cache = {
-    .name = "cache",
-    .summary = "the cache of keys and values of a model, its prefill and its training",
-    .usage = "cache NAME|FILE[:KEY=VALUE,...] --length L,... [--batch B] [flags]\n"
-             "cache NAME|FILE[:KEY=VALUE,...] --memory SIZE --longest [flags]",
-    .about =
-        "The bytes of a model's cache of keys and values, and of its attention in prefill and in\n"
-        "training.  NAME is a published model (attnlab list models), FILE a config.json of "
-        "Hugging\n"
-        "Face, or another name in .json.  KEY=VALUE are type=f32|f16|bf16|fp8|int4 of the cache,\n"
-        "int4 with a scale of 16 bits for each 32 numbers, and page=TOKENS.  A flag takes the\n"
-        "place of the number that the model has.",
-    .flags = flags,
-    .more = "  attnlab cache llama-3-8b --length 8Ki,128Ki\n"
-            "  attnlab cache config.json:type=fp8,page=16 --length 128Ki --batch 8",
-    .exits = "0 good; 2 usage.",
-    .operands_least = 1,
-    .operands_most = 1,
-    .computes = 1,
-    .size = sizeof(struct request),
-    .run = price};
-
-/* A model and the question about it. */
-struct asked {
-    struct attn_model_given given;
-    const char *settings;
-    struct attn_case c;      /* of any length: what the model says, or flags in its place */
-    int64_t keys;            /* of an encoder; -1: as queries */
-    struct attn_stack stack; /* of its layers */
-    struct attn_memory memory;
-    int has_memory; /* one was named: does it fit? */
-    int is_longest;
-};
 
 enum use { CACHE, PREFILL, TRAINING, USES };
 
 struct pricing {
-    const struct asked *asked;
+    const struct attn_model_asked *asked;
     struct attn_cache cache;
     struct attn_spec spec;
     enum use use;
@@ -126,11 +51,11 @@ static double params_of(const struct attn_memory *memory)
     return (double)memory->params * (double)memory->param_bytes;
 }
 
-static enum attn_status open(const struct asked *asked, struct pricing *x, struct attn_error *err)
+static enum attn_status open(const struct attn_model_asked *asked, struct pricing *x,
+                             struct attn_error *err)
 {
     *x = (struct pricing){.asked = asked};
-    enum attn_status status = attn_cache_open(&asked->given.model, asked->settings, &asked->c,
-                                              asked->keys, &x->cache, err);
+    enum attn_status status = attn_cache_open(asked->model, &asked->c, asked->keys, &x->cache, err);
     return status == ATTN_OK ? attn_spec_parse_priced("tiled@portable", &x->spec, err) : status;
 }
 
@@ -226,7 +151,7 @@ static void print(const struct pricing *x, const json_t *rows)
 /* One of the uses: its bytes after the tokens that were asked for, or its longest. */
 static enum attn_status add_use(struct pricing *x, json_t *rows, struct attn_error *err)
 {
-    const struct asked *asked = x->asked;
+    const struct attn_model_asked *asked = x->asked;
     const struct attn_length_price price = {bytes_of, x, 1, 0};
     const double memory = asked->memory.bytes - params_of(&asked->memory);
     int64_t length;
@@ -245,9 +170,8 @@ static enum attn_status add_use(struct pricing *x, json_t *rows, struct attn_err
     return ATTN_OK;
 }
 
-/* After c.n_query tokens; or how many tokens fit into the memory, parameters beside, in each of the
- * three. */
-static enum attn_status price_one(const struct asked *asked, json_t *all, struct attn_error *err)
+enum attn_status attn_model_price(const struct attn_model_asked *asked, json_t *all,
+                                  struct attn_error *err)
 {
     struct pricing x;
     enum attn_status status = open(asked, &x, err);
@@ -264,82 +188,4 @@ static enum attn_status price_one(const struct asked *asked, json_t *all, struct
         print(&x, rows);
     json_decref(rows);
     return status;
-}
-
-/* ---- the model and the flags ----------------------------------------------------------------- */
-
-/* Cuts ":KEY=VALUE,..." off, behind the last folder; "": there is none. */
-static const char *cut_settings(char *text)
-{
-    char *colon = strrchr(text, ':');
-    const char *slash = strrchr(text, '/');
-    if (colon == NULL || (slash != NULL && colon < slash) ||
-        colon[1 + strspn(colon + 1, "abcdefghijklmnopqrstuvwxyz")] != '=')
-        return "";
-    *colon = '\0';
-    return colon + 1;
-}
-
-/* The model's values, where no flag gives them; as many kv heads as heads, and dv of d, follow. */
-static void take_values(const struct attn_model *model, struct attn_cli_list *keys)
-{
-    for (int v = 0; v < ATTN_MODEL_VALUES; v++) {
-        const char *flag = attn_model_flag[v], *value = model->value[v];
-        int is_half = v == ATTN_MODEL_KV_HEADS || v == ATTN_MODEL_DV;
-        int is_shape = v != ATTN_MODEL_SCALE && v != ATTN_MODEL_SOFTCAP;
-        if (v == ATTN_MODEL_DTYPE && value[0] == '\0')
-            value = "bf16";
-        if (value[0] == '\0' || !is_shape || attn_plan_has_key(keys, flag) ||
-            (is_half && strcmp(value, model->value[v - 1]) == 0))
-            continue;
-        keys->at[keys->n].flag = flag;
-        keys->at[keys->n++].value = value;
-    }
-}
-
-static void read_flags(const struct request *q, struct asked *asked)
-{
-    struct attn_error err;
-    asked->stack = (struct attn_stack){
-        .n = asked->given.model.layers, .save = ATTN_SAVE_ROWS, .hidden = q->hidden};
-    if (q->save != NULL)
-        attn_cli_must(attn_stack_save_parse(q->save, &asked->stack, &err), &err);
-    asked->memory = attn_memory_here();
-    asked->has_memory = q->device != NULL;
-    asked->is_longest = q->longest;
-    if (q->device != NULL)
-        attn_cli_must(attn_memory_parse(q->device, &asked->memory, &err), &err);
-    if (q->params != NULL)
-        attn_cli_must(attn_params_parse(q->params, &asked->memory, &err), &err);
-    const int has_length = attn_plan_has_key(&q->keys, "length");
-    if (q->longest && (q->device == NULL || has_length || attn_plan_has_key(&q->keys, "keys")))
-        attn_cli_stop(ATTN_EINVAL, NULL,
-                      "--longest needs --memory SIZE, and finds the length itself: no --length and "
-                      "no --keys");
-    if (!q->longest && !has_length)
-        attn_cli_stop(ATTN_EINVAL, NULL, "--length is needed: attnlab cache gpt-2 --length 1024");
-}
-
-static int price(void *values, int n, char **operand)
-{
-    struct request *q = values;
-    struct asked asked = {.settings = cut_settings(operand[0])};
-    struct attn_plan cases;
-    struct attn_error err;
-    json_t *all = q->json ? json_array() : NULL;
-    (void)n;
-    attn_cli_must(attn_model_open(operand[0], &asked.given, &err), &err);
-    read_flags(q, &asked);
-    take_values(&asked.given.model, &q->keys);
-    attn_cli_must(attn_plan_of_shapes(&q->keys, &cases, &err), &err);
-    for (int64_t i = 0; i < cases.n; i++) {
-        asked.c = cases.point[i].c;
-        asked.keys = cases.point[i].keys;
-        attn_cli_must(price_one(&asked, all, &err), &err);
-    }
-    attn_plan_free(&cases);
-    if (all != NULL)
-        attn_table_print(stdout, ATTN_TABLE_JSON, NULL, all);
-    json_decref(all);
-    return ATTN_EXIT_GOOD;
 }

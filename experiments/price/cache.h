@@ -10,8 +10,8 @@
  *
  * Bytes are doubles: they may exceed 64 bits.
  */
-#ifndef EXPERIMENTS_RIM_CACHE_CACHE_H
-#define EXPERIMENTS_RIM_CACHE_CACHE_H
+#ifndef EXPERIMENTS_PRICE_CACHE_H
+#define EXPERIMENTS_PRICE_CACHE_H
 
 #include "tests/harness/cases/models.h"
 
@@ -29,9 +29,8 @@ struct attn_cache {
 
 /* settings: "type=f32|f16|bf16|fp8|int4", that of the case unless given; "page=P", 1.  EINVAL names
  * them. */
-enum attn_status attn_cache_open(const struct attn_model *model, const char *settings,
-                                 const struct attn_case *c, int64_t keys, struct attn_cache *cache,
-                                 struct attn_error *err);
+enum attn_status attn_cache_open(const struct attn_model_given *given, const struct attn_case *c,
+                                 int64_t keys, struct attn_cache *cache, struct attn_error *err);
 
 /* Those that see all keys, those with a window. */
 enum { ATTN_CACHE_ALL, ATTN_CACHE_WINDOW, ATTN_CACHE_KINDS };
