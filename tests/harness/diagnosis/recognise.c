@@ -404,6 +404,17 @@ static void count_twice(struct attn_evaluation *x, int64_t first)
         attn_evaluation_set_sum(x, l);
 }
 
+/* Each block of d keys meets as many rows of V as there are in a block of dv, the first ones. */
+static void step_values(struct attn_evaluation *x, int64_t d, int64_t dv)
+{
+    for (int64_t j = 0; j < x->p->n_key; j++) {
+        const double w = x->w[j];
+        x->w[j] = 0;
+        if (j % d < dv)
+            x->w[j / d * dv + j % d] = w;
+    }
+}
+
 /* Keys of score 0, whose V is 0. */
 static void pad_keys(struct attn_evaluation *x, int64_t more)
 {
@@ -435,6 +446,10 @@ static int64_t sink_head(const struct attn_problem *p, int64_t h, int64_t n)
 
 /* Running sums that are not rescaled: each weight is relative to the maximum of its time. */
 enum { STALE_O = 1, STALE_L = 2 };
+static int64_t stale_tile(int64_t n) /* 1, 3, 4, 6, 8, ... 384; of 2 each score may be a maximum */
+{
+    return n == 0 ? 1 : (2 + n % 2) << n / 2;
+}
 static void make_stale(struct attn_evaluation *x, int64_t tile, int what)
 {
     double m = -(double)INFINITY, l = 0;
