@@ -52,12 +52,12 @@ static const char *other_layout(const struct attn_case *c)
 
 static int has_input(const struct attn_failed_run *run, int64_t n)
 {
-    return n == 0 || has(run, n - 1);
+    return n == ATTN_T_O || has(run, n);
 }
 
 static const char *input_name(const struct attn_failed_run *run, int64_t n)
 {
-    return n == 0 ? "the inputs" : name_of(run, n - 1);
+    return n == ATTN_T_O ? "the inputs" : name_of(run, n);
 }
 
 /* Is there a row whose exp(s) has no number without a shift? */
@@ -180,10 +180,10 @@ static int interleaves(enum attn_slot slot, int64_t n)
            n != 1 + is_input;
 }
 
-/* All inputs (n = 0), or one. */
+/* One input, or all (n = ATTN_T_O). */
 static unsigned input(int64_t n)
 {
-    return n == 0 ? (1u << ATTN_T_O) - 1 : 1u << (n - 1);
+    return n == ATTN_T_O ? (1u << ATTN_T_O) - 1 : 1u << n;
 }
 
 /* ---- what a row changes: which keys, of which rank ------------------------------------------ */

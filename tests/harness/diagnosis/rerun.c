@@ -281,6 +281,16 @@ static int is_of_tails(const struct attn_spec *spec, const struct attn_claims *c
            run_plain(spec, claims, &longer, &r) && r.verdict != ATTN_PASS;
 }
 
+static void say_length(const struct attn_case *c, const struct attn_case *plain, int of,
+                       char words[WORDS])
+{
+    static const char *const what[] = {"%lld keys, not %lld", "%lld queries, not %lld",
+                                       "d = %lld, not %lld"};
+    const int64_t had[] = {c->n_key, c->n_query, c->d_key};
+    const int64_t has[] = {plain->n_key, plain->n_query, plain->d_key};
+    snprintf(words, WORDS, what[of], (long long)had[of], (long long)has[of]);
+}
+
 int attn_rerun_without(const struct attn_spec *spec, const struct attn_claims *claims,
                        const struct attn_case *c, const struct attn_restart *restart, char *text,
                        size_t size)
@@ -296,9 +306,13 @@ int attn_rerun_without(const struct attn_spec *spec, const struct attn_claims *c
         int tail = which >= DROPS ? 1 << (which - DROPS) / 3 : 0;
         if (tails & tail || !make_plain(&plain, which, words) ||
             (restart != NULL && !restart->start(restart->arg)) ||
-            !run_plain(spec, claims, &plain, &r) || r.verdict != ATTN_PASS ||
-            (tail != 0 && !is_of_tails(spec, claims, c, &plain, which - DROPS, restart)))
+            !run_plain(spec, claims, &plain, &r) || r.verdict != ATTN_PASS)
             continue;
+        if (tail != 0 && !is_of_tails(spec, claims, c, &plain, which - DROPS, restart)) {
+            if (restart == NULL)
+                continue;
+            say_length(c, &plain, (which - DROPS) / 3, words); /* a crash has no other trace */
+        }
         tails |= tail;
         attn_append(text, size, "%s%s", named++ > 0 ? ", " : "fails only with ", words);
         if (which == DROPS - 1)
