@@ -46,7 +46,6 @@ static const struct attn_flag_use uses[] = {
     KEY(PASS, "fwd", "fwd|bwd|both"),
     KEY(LAYERS, "0", "N,..."),
     KEY(SAVE, "rows", "probs|rows|inputs,..."),
-    KEY(HIDDEN, "0", NULL),
     KEY(THREADS, "1", NULL),
     KEY(PEAK, "0", NULL),
     KEY(FILL, "normal", NULL),

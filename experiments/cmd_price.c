@@ -13,7 +13,6 @@
 #include "experiments/price/model.h"
 #include "experiments/price/need.h"
 #include "experiments/price/show.h"
-#include "experiments/price/storage.h"
 #include "optimized/registry.h"
 #include "ref/clock.h"
 #include "ref/mask/mask.h"
@@ -24,7 +23,7 @@ struct request {
     struct attn_plan_shapes shapes;
     struct attn_plan cases; /* the cases, without their pass: */
     int pass, first, last;  /* enum attn_need_pass */
-    int json, storage;
+    int json;
     const char *log, *save; /* save: NULL unless it is given */
     int64_t layers, hidden;
     struct attn_stack stack[ATTN_SAVES]; /* of both of them, one for each save */
@@ -46,7 +45,6 @@ static const struct attn_flag_use flags[] = {
             "v o lse (rows, unless said otherwise); q k v, and the forward pass is made again; or "
             "each of these.  +mask+softmax+expanded+f32 behind a word: with blocks of other "
             "programs (docs/memory.md)"),
-    ATTN_TAKES(MASK_STORAGE, offsetof(struct request, storage)),
     ATTN_TAKES(HIDDEN, offsetof(struct request, hidden), "0"),
     ATTN_TAKES(MEMORY, offsetof(struct request, device)),
     ATTN_TAKES(PARAMS, offsetof(struct request, params)),
@@ -67,7 +65,6 @@ const struct attn_cli_command attn_cmd_price = {
     .usage = "price SPEC... --length L,... [flags]\n"
              "price --model NAME|FILE[:KEY=VALUE,...] --length L,...\n"
              "    [--batch B] [flags]\n"
-             "price --mask-storage --length L,... [--mask MASK] [flags]\n"
              "price [SPEC...] --memory SIZE --longest [flags]",
     .about =
         "Memory at the peak by named buffer, flops, and bytes sent, from the implementation's own\n"
@@ -92,8 +89,7 @@ const struct attn_cli_command attn_cmd_price = {
         "  attnlab price tiled --length 64Ki --heads 16 --layers 28 \\\n"
         "      --save inputs --pass both\n"
         "  attnlab price --memory 80GiB --longest --heads 16 --dtype all --pass both\n"
-        "  attnlab price --model config.json:type=fp8,page=16 --length 128Ki --batch 8\n"
-        "  attnlab price --mask-storage --length 1M --mask 'causal(br)&window(511,0,br)'",
+        "  attnlab price --model config.json:type=fp8,page=16 --length 128Ki --batch 8",
     .exits = "0 good; 2 usage, or a SPEC that refuses: the others are priced.",
     .operands_most = -1,
     .computes = 1,
@@ -150,18 +146,16 @@ static int price_pass(const struct attn_price_asked *asked, const struct attn_pr
     return ATTN_EXIT_GOOD;
 }
 
-/* Of no SPEC: storages of the mask.  *stop: no implementation could price it. */
-static int price_shape(const struct request *q, const struct attn_price_asked *asked,
-                       const struct output *out, int *stop)
+/* *stop: no implementation could price it. */
+static int price_shape(const struct attn_price_asked *asked, const struct output *out, int *stop)
 {
     struct attn_error err = {0};
     struct attn_mask *mask = NULL;
     struct attn_problem p;
     enum attn_status status = attn_case_open(asked->c, NULL, &p, &mask, &err);
     *stop = status != ATTN_OK;
-    int exit_status = *stop        ? attn_cli_fail(attn_cli_status(status), "%s", err.text)
-                      : q->storage ? attn_storage_print(asked->c, &p, out->all)
-                                   : price_pass(asked, &p, out);
+    int exit_status =
+        *stop ? attn_cli_fail(attn_cli_status(status), "%s", err.text) : price_pass(asked, &p, out);
     attn_mask_free(mask);
     return exit_status;
 }
@@ -209,7 +203,7 @@ static int price_all(const struct request *q, const struct attn_spec *spec, int 
                                                .memory = &q->memory};
         if (i % passes == ATTN_NEED_BOTH && status != ATTN_EXIT_GOOD)
             continue; /* refused in one pass: refused in both */
-        status = q->longest ? price_longest(&asked, out) : price_shape(q, &asked, out, &stop);
+        status = q->longest ? price_longest(&asked, out) : price_shape(&asked, out, &stop);
         worst = status > worst && !q->everything ? status : worst;
     }
     alarm(0);
@@ -218,21 +212,6 @@ static int price_all(const struct request *q, const struct attn_spec *spec, int 
     else
         attn_price_print_json(out->all);
     return worst;
-}
-
-/* --mask-storage, which takes no SPEC. */
-static void check_storage(const struct request *q, int n)
-{
-    if (q->storage &&
-        (n > 0 || q->log != NULL || q->layers > 0 || q->last != 0 || q->params != NULL))
-        attn_cli_stop(
-            ATTN_EINVAL, NULL,
-            "--mask-storage is of a mask: no SPEC, --pass, --log, --layers or --params goes with "
-            "it");
-    if (!q->storage && !q->longest && n == 0)
-        attn_cli_stop(ATTN_EINVAL, NULL,
-                      "one SPEC or more is needed, or --mask-storage: attnlab price dense --length "
-                      "200k");
 }
 
 /* --layers and --save. */
@@ -264,7 +243,7 @@ static void read_device(struct request *q)
     if (q->params != NULL)
         attn_cli_must(attn_params_parse(q->params, &q->memory, &err), &err);
     const int has_length = attn_plan_has_key(&q->shapes.keys, "length");
-    if (q->longest && (q->device == NULL || has_length || q->log != NULL || q->storage ||
+    if (q->longest && (q->device == NULL || has_length || q->log != NULL ||
                        attn_plan_has_key(&q->shapes.keys, "keys")))
         attn_cli_stop(ATTN_EINVAL, NULL,
                       "--longest needs --memory SIZE, and finds the length itself: no --length, "
@@ -292,16 +271,15 @@ static int price_and_log(const struct request *q, const struct attn_spec *spec, 
     return worst;
 }
 
-/* Those that were named.  Without a name: for the longest all there are, for the storages of a mask
- * one that is not read. */
+/* Those that were named; without a name, for the longest, all there are. */
 static struct attn_spec *read_specs(struct request *q, char **names, int *n)
 {
     struct attn_error err;
     int named = *n;
-    q->everything = named == 0 && q->longest;
-    *n = named > 0 ? named : q->longest ? attn_impl_count() : 1;
+    q->everything = named == 0;
+    *n = named > 0 ? named : attn_impl_count();
     struct attn_spec *spec = attn_cli_need(calloc((size_t)*n, sizeof *spec));
-    for (int s = 0; s < *n && (named > 0 || q->longest); s++)
+    for (int s = 0; s < *n; s++)
         attn_cli_must(
             attn_spec_parse_priced(named > 0 ? names[s] : attn_impl_at(s)->name, &spec[s], &err),
             &err);
@@ -317,11 +295,10 @@ static void check_model(const struct request *q)
         differ |= c->dtype != first->dtype || c->d_key != first->d_key ||
                   c->heads != first->heads || strcmp(c->mask, first->mask) != 0;
     }
-    if (q->pass != 0 || differ || q->layers > 0 || q->log != NULL || q->storage)
-        attn_cli_stop(
-            ATTN_EINVAL, NULL,
-            "--model without SPEC prices a model in one shape: no --pass, --layers, --log "
-            "or --mask-storage goes with it, and one --dtype, --dim and --mask");
+    if (q->pass != 0 || differ || q->layers > 0 || q->log != NULL)
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "--model without SPEC prices a model in one shape: no --pass, --layers or "
+                      "--log goes with it, and one --dtype, --dim and --mask");
 }
 
 /* Of --model without SPEC: the model, at every length. */
@@ -370,7 +347,9 @@ static int price(void *values, int n, char **operand)
     free(fields);
     q->last = q->pass; /* both: each, and both together */
     q->first = q->last == ATTN_NEED_BOTH ? ATTN_NEED_FORWARD : q->last;
-    check_storage(q, n);
+    if (!q->longest && n == 0)
+        attn_cli_stop(ATTN_EINVAL, NULL,
+                      "one SPEC or more is needed: attnlab price dense --length 200k");
     read_stack(q);
     read_device(q);
     struct attn_spec *spec = read_specs(q, operand, &n);

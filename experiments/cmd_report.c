@@ -18,10 +18,9 @@
 #include "tests/harness/base/folder.h"
 
 struct flags {
-    const char *plan, *out;
-    struct attn_cli_list from;
+    const char *plan, *out, *from;
     int quiet, overwrite;
-    int preset;                 /* place in ATTN_FIGURE_PRESETS; -1: as the plan says */
+    int preset;                 /* place among attn_figure_preset */
     struct attn_cli_list keys;  /* of the plan's session */
     struct attn_cli_list given; /* --plugin, --exec and --claims, in order */
     struct attn_external_specs externals;
@@ -29,11 +28,9 @@ struct flags {
 
 static const struct attn_flag_use uses[] = {
     ATTN_TAKES(PLAN, offsetof(struct flags, plan)),
-    ATTN_TAKES(
-        FROM, offsetof(struct flags, from), NULL, ATTN_KIND_LIST, NULL,
-        "stored records; nothing is measured.  Again, up to 4: machines or builds side by side"),
+    ATTN_TAKES(FROM, offsetof(struct flags, from)),
     ATTN_TAKES(OUT, offsetof(struct flags, out)),
-    ATTN_TAKES(PRESET, offsetof(struct flags, preset), .help = ATTN_PRESET_HELP),
+    ATTN_TAKES(PRESET, offsetof(struct flags, preset), "page", .help = ATTN_PRESET_HELP),
     ATTN_TAKES(OVERWRITE, offsetof(struct flags, overwrite)),
     ATTN_TAKES(QUIET, offsetof(struct flags, quiet), .help = "no progress"),
     {.flag = ATTN_FLAG_TITLE, .help = "Of SPECs; with --plan, these replace what the file says:"},
@@ -53,16 +50,13 @@ static const struct attn_flag_use uses[] = {
 
 static int report(void *values, int n, char **operand);
 
-static const struct flags as_planned = {.preset = -1};
-
 const struct attn_cli_command attn_cmd_report = {
     .name = "report",
     .summary = "measure, draw, and write a page",
     .usage = "report --plan FILE --out DIR                 measure, then draw\n"
              "report SPEC... --length L,... --out DIR      the same of these\n"
              "report --from RECORDS --out DIR              draw stored records\n"
-             "report --from RECORDS --plan FILE --out DIR  with titles of FILE\n"
-             "report --from A --from B --out DIR           two side by side\n"
+             "report --from RECORDS --plan FILE --out DIR  with labels of FILE\n"
              "report --out DIR                             draw it again",
     .about =
         "Writes DIR/index.html (one page, nothing external), DIR/records.csv, DIR/summary.csv "
@@ -89,13 +83,12 @@ const struct attn_cli_command attn_cmd_report = {
     .operands_most = -1,
     .computes = 1,
     .size = sizeof(struct flags),
-    .initial = &as_planned,
     .run = report};
 
 /* Everything of one report, which lives as long as the program. */
 struct report {
     char records[PATH_MAX], figures_folder[PATH_MAX];
-    struct attn_sources sources;
+    struct attn_records read;
     struct attn_plan plan; /* empty without --plan */
     int64_t n_errors;      /* of the measurement just made */
     struct attn_summary summary;
@@ -109,12 +102,12 @@ static int measures(const struct flags *flags)
     for (int k = 0; k < flags->keys.n; k++)
         if (strcmp(flags->keys.at[k].flag, "spec") == 0)
             return 1;
-    return flags->plan != NULL && flags->from.n == 0;
+    return flags->plan != NULL && flags->from == NULL;
 }
 
 static void check_flags(struct flags *flags, int n, char **operand)
 {
-    if (n > 0 && (flags->plan != NULL || flags->from.n > 0))
+    if (n > 0 && (flags->plan != NULL || flags->from != NULL))
         attn_cli_stop(ATTN_EINVAL, NULL,
                       "'%.60s': a SPEC is measured by itself: without --plan and --from it works",
                       operand[0]);
@@ -211,8 +204,8 @@ static void read_plan(struct flags *flags, struct report *r)
         return;
     attn_cli_must(attn_external_specs_open(&flags->externals, &flags->given, &flags->keys, &err),
                   &err);
-    if (flags->from.n > 0)
-        know_externals(&flags->externals, &r->sources.all);
+    if (flags->from != NULL)
+        know_externals(&flags->externals, &r->read);
     attn_cli_must(flags->plan != NULL
                       ? attn_plan_read(flags->plan, &flags->keys, &flags->externals, &r->plan, &err)
                       : attn_plan_from_flags(&flags->keys, &flags->externals, &r->plan, &err),
@@ -223,19 +216,20 @@ static void read_plan(struct flags *flags, struct report *r)
         flags->externals.n--;
 }
 
+static const char *records_of(const struct flags *flags, const struct report *r)
+{
+    return flags->from != NULL ? flags->from : r->records;
+}
+
 static void read_records(const struct flags *flags, struct report *r)
 {
     struct attn_error err;
-    const char *path[sizeof flags->from.at / sizeof *flags->from.at] = {r->records};
-    int n = flags->from.n > 0 ? flags->from.n : 1;
-    for (int f = 0; f < flags->from.n; f++)
-        path[f] = flags->from.at[f].value;
-    attn_cli_must(attn_sources_read(path, n, &r->sources, &err), &err);
+    attn_cli_must(attn_record_read(records_of(flags, r), &r->read, &err), &err);
 }
 
 static void fold(struct report *r)
 {
-    struct attn_records *all = &r->sources.all;
+    struct attn_records *all = &r->read;
     attn_summary_make(all->point, all->n, &r->summary);
     /* The plan given now has the last word, whatever the records were measured with. */
     if (r->plan.figures != NULL && all->figures != NULL &&
@@ -245,34 +239,23 @@ static void fold(struct report *r)
     attn_curves_study(&r->groups);
 }
 
-static void say_if_unmatched(const struct report *r, const char *group, const char *kind,
-                             const char *subject)
-{
-    int64_t s = 0;
-    while (s < r->summary.n && !(strcmp(r->summary.row[s].point->group, group) == 0 &&
-                                 attn_spec_is_named(r->summary.row[s].point->spec, subject)))
-        s++;
-    if (s == r->summary.n)
-        (void)attn_cli_fail(0, "group %s: %s names '%.60s', of which it has no record", group, kind,
-                            subject);
-}
-
-/* Labels, colours and curves of the plan that no record of their group has. */
+/* Labels of the plan that no record of their group has. */
 static void say_unmatched(const struct report *r)
 {
-    static const char *const kind[] = {"label", "colour"};
     for (size_t f = 0; f < json_array_size(r->plan.figures); f++) {
         json_t *figure = json_array_get(r->plan.figures, f), *text;
         const char *group = json_string_value(json_object_get(figure, "group")), *subject;
-        const char *curves = json_string_value(json_object_get(figure, "curves"));
-        for (int k = 0; k < 2; k++)
-            json_object_foreach(json_object_get(figure, kind[k]), subject, text)
-                say_if_unmatched(r, group, kind[k], subject);
-        char *copy = attn_cli_text("%s", curves != NULL ? curves : ""), *rest = copy, *word;
-        while ((word = strsep(&rest, " ")) != NULL)
-            if (*word != '\0')
-                say_if_unmatched(r, group, "curves", word);
-        free(copy);
+        json_object_foreach(json_object_get(figure, "label"), subject, text)
+        {
+            int64_t s = 0;
+            while (s < r->summary.n &&
+                   !(strcmp(r->summary.row[s].point->group, group) == 0 &&
+                     attn_spec_is_named(r->summary.row[s].point->spec, subject)))
+                s++;
+            if (s == r->summary.n)
+                (void)attn_cli_fail(0, "group %s: label names '%.60s', of which it has no record",
+                                    group, subject);
+        }
     }
 }
 
@@ -281,17 +264,16 @@ static void write_csv(const struct flags *flags, const struct report *r)
     char path[PATH_MAX + 16];
     struct attn_error err;
     (void)snprintf(path, sizeof path, "%s/records.csv", flags->out);
-    attn_cli_must(attn_csv_save(path, r->sources.all.point, r->sources.all.n, &err), &err);
+    attn_cli_must(attn_csv_save(path, r->read.point, r->read.n, &err), &err);
     (void)snprintf(path, sizeof path, "%s/summary.csv", flags->out);
     attn_cli_must(attn_summary_csv_save(path, &r->groups, &err), &err);
 }
 
-/* Every figure carries the machine that it was made on; the page names the build, once.  Of several
- * files the legend says which, and the page what differs. */
+/* Every figure carries the machine that it was made on; the page names the build, once. */
 static void describe_machine(const struct report *r, struct attn_figure_machine *m)
 {
     char memory[32] = "";
-    const struct attn_records *all = &r->sources.all;
+    const struct attn_records *all = &r->read;
     const char *cpu = json_string_value(json_object_get(all->machine, "cpu"));
     json_int_t cores = json_integer_value(json_object_get(all->machine, "cores_online"));
     m->memory_bytes = json_integer_value(json_object_get(all->machine, "memory_total_bytes"));
@@ -302,13 +284,8 @@ static void describe_machine(const struct report *r, struct attn_figure_machine 
     m->text[0] = '\0';
     if (m->memory_bytes > 0)
         (void)attn_cli_bytes(m->memory_bytes, memory);
-    for (int f = 0; f < r->sources.n && r->sources.n > 1; f++)
-        attn_append(m->text, sizeof m->text, "%s%.60s", f == 0 ? "side by side: " : " | ",
-                    r->sources.name[f]);
     if (all->machines_differ)
         m->memory_bytes = 0; /* no line for it: whose? */
-    if (m->text[0] != '\0')
-        return;
     if (all->machines_differ)
         (void)snprintf(m->text, sizeof m->text, "several machines%s", others);
     else if (cpu != NULL)
@@ -322,7 +299,8 @@ static char *draw(const struct flags *flags, struct report *r)
     struct attn_figure_machine machine;
     struct attn_error err = {ATTN_OK, ""};
     struct attn_page page = {.out = flags->out,
-                             .sources = &r->sources,
+                             .records = &r->read,
+                             .from = records_of(flags, r),
                              .plan = flags->plan,
                              .keys = &flags->keys,
                              .externals = &flags->externals,
@@ -334,7 +312,7 @@ static char *draw(const struct flags *flags, struct report *r)
     for (int f = 0; f < r->figures.n; f++) { /* all may be written, or none is */
         struct attn_figure *figure = &r->figures.figure[f];
         figure->overwrite = flags->overwrite;
-        figure->preset = flags->preset >= 0 ? attn_figure_preset[flags->preset] : figure->preset;
+        figure->preset = attn_figure_preset[flags->preset];
         if (figure->omitted[0] == '\0')
             attn_cli_must(attn_figure_check(figure, r->figures_folder, &err), &err);
     }

@@ -2,7 +2,6 @@
 #define ATTN_REAL_F64
 #include "ref/csr.c"
 #include "ref/dense.c"
-#include "ref/layer/matmul.c"
 #include "ref/ring.c"
 #include "ref/tiled.c"
 #include "ref/ulysses.c"

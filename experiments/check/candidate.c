@@ -164,7 +164,7 @@ enum attn_status attn_candidate_ask(struct attn_candidate *s, struct attn_error 
 {
     const struct attn_check_request *q = s->request;
     const struct attn_asking asking = {&q->cases,         (enum attn_tier)q->tier,
-                                       &s->x.claims,      attn_external_route[s->x.kind].route,
+                                       &s->x.claims,      attn_external_route[s->x.kind]->route,
                                        (uint64_t)q->seed, 0};
     return q->relation == NULL && q->soak <= 0 ? attn_question_make(&asking, &s->question, err)
                                                : ATTN_OK;

@@ -48,7 +48,7 @@ struct asking {
 
 static const struct attn_external_route *route_of(const struct attn_candidate *s)
 {
-    return &attn_external_route[s->x.kind];
+    return attn_external_route[s->x.kind];
 }
 
 /* ---- notes ----------------------------------------------------------------------------------- */

@@ -152,7 +152,7 @@ void attn_report_begin(struct attn_report *r, const struct attn_report_about *ab
     struct tm utc;
     char text[400];
     r->tier = about->tier;
-    add_fact(rows, attn_external_route[about->kind].word, about->source);
+    add_fact(rows, attn_external_route[about->kind]->word, about->source);
     add_digests(rows, about);
     add_fact(rows, "claims", about->claims);
     add_fact(rows, "judged on", about->scope);

@@ -280,7 +280,7 @@ static int take_model(const struct attn_cli_command *command, const char **given
         return 1;
     if (attn_model_open(given[use - command->flags], from, &err) != ATTN_OK)
         return attn_cli_fail(ATTN_EXIT_USAGE, "--model: %s", err.text), 0;
-    if (from->settings[0] != '\0' && find(command, "--mask-storage") == NULL)
+    if (from->settings[0] != '\0' && find(command, "--longest") == NULL)
         return attn_cli_fail(ATTN_EXIT_USAGE, "--model %s: '%s' is of a cache: attnlab price",
                              model->name, from->settings),
                0;
@@ -302,7 +302,7 @@ static int take_model(const struct attn_cli_command *command, const char **given
             return 0;
     }
     int is_bias = strncmp(model->field, "bias", 4) == 0;
-    if (model->field[0] != '\0' && (is_bias || find(command, "--mask-storage") == NULL))
+    if (model->field[0] != '\0' && (is_bias || find(command, "--longest") == NULL))
         fprintf(stderr, "note: %.*s of %s is left out; %s%s has it\n",
                 (int)strcspn(model->field, "="), model->field, model->name,
                 is_bias ? "a case with " : "--dtype bf16:", model->field);

@@ -96,11 +96,11 @@ static enum attn_status try_plugin(struct attn_external_spec *e, double timeout_
 {
     struct attn_external x = {.kind = e->kind, .source = e->source, .timeout_s = timeout_s};
     char path[4096];
-    enum attn_status status = attn_external_route[e->kind].open(&x, err);
+    enum attn_status status = attn_external_route[e->kind]->open(&x, err);
     if (status != ATTN_OK)
         return status;
     e->claims = x.claims;
-    attn_external_route[e->kind].close(&x);
+    attn_external_route[e->kind]->close(&x);
     if (realpath(e->source, path) == NULL)
         return attn_fault(err, ATTN_EINVAL, e->source, "%s", strerror(errno));
     if (strlen(path) >= sizeof e->source)
@@ -201,7 +201,7 @@ enum attn_status attn_external_spec_preflight(const struct attn_external_spec *e
     struct attn_problem problem;
     struct attn_given_mask given;
     snprintf(point->impl, sizeof point->impl, "%s", e->name);
-    const char *route = attn_external_route[e->kind].word;
+    const char *route = attn_external_route[e->kind]->word;
     snprintf(point->family, sizeof point->family, "%s", route);
     snprintf(point->route, sizeof point->route, "%s", route);
     snprintf(point->source, sizeof point->source, "%s", e->source);

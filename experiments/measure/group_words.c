@@ -29,20 +29,6 @@ enum attn_group_kind attn_group_kind_of(const char *group)
     return (enum attn_group_kind)kind;
 }
 
-int attn_words_are(const char *words, const char *of)
-{
-    char word[64];
-    int n = 0;
-    for (const char *at = words + strspn(words, " "); *at != '\0'; at += strspn(at, " "), n++) {
-        size_t length = strcspn(at, " ");
-        (void)snprintf(word, sizeof word, "%.*s", (int)length, at);
-        if (!attn_cli_listed(of, " ", word))
-            return 0;
-        at += length;
-    }
-    return n > 0;
-}
-
 const char *attn_group_figures(enum attn_group_kind kind, char text[200])
 {
     text[0] = '\0';
@@ -52,16 +38,6 @@ const char *attn_group_figures(enum attn_group_kind kind, char text[200])
 #include "plots/figures.def"
 #undef FIGURE
     return text;
-}
-
-const char *attn_figure_groups(const char *figure)
-{
-#define FIGURE(name, script, lines, column, groups, ...) \
-    if (strcmp(figure, name) == 0)                       \
-        return groups;
-#include "plots/figures.def"
-#undef FIGURE
-    return "";
 }
 
 double attn_group_x(enum attn_group_kind kind, const struct attn_point *p)

@@ -28,19 +28,7 @@ enum attn_group_kind attn_group_kind_of(const char *group);
 /* Where a point stands on the axis; 0 where that is not of its problem. */
 double attn_group_x(enum attn_group_kind kind, const struct attn_point *point);
 
-/* The settings of a figure in a plan: words, with blanks between them. */
-#define ATTN_FIGURE_PRESETS "page column slides"
-#define ATTN_FIGURE_FORMATS "svg png pdf"
-#define ATTN_FIGURE_PASSES  "forward backward"
-#define ATTN_FIGURE_OUTPUTS "O LSE dQ dK dV dBias"
-
-/* Are these words of those, and one at least? */
-int attn_words_are(const char *words, const char *of);
-
 /* Names of the figures of such groups: "memory time error live"; "" of others. */
 const char *attn_group_figures(enum attn_group_kind kind, char text[200]);
-
-/* The words of the groups that have a figure of this name (plots/figures.def); "": none has. */
-const char *attn_figure_groups(const char *figure);
 
 #endif

@@ -32,7 +32,8 @@ struct attn_sweep_state {
 /* Give each of n states its curve; `curve` has room for n.  Points of a curve follow each other. */
 void attn_curves_link(struct attn_sweep_state *all, int64_t n, struct attn_curve *curve);
 
-/* The part of a record that names the curve of its point. */
+/* Take a record into the curve of its point: how long it took, the dearest that ran well, the
+ * cheapest that failed. */
 void attn_curve_note(struct attn_sweep_state *state, const struct attn_point *record);
 
 /* ATTN_POINT_OK if a waiting point is begun; else TOO_BIG or DROPPED, and why.  It is dropped

@@ -31,10 +31,9 @@ struct attn_plan_limit {
     int is_met[ATTN_PLAN_SUBJECTS];
 };
 
-/* The settings of a group's figures: "label", SPEC, TEXT; "title", NULL, TEXT; "x-range", "", TEXT
- * is of all figures. */
-struct attn_plan_look {
-    const char *what, *subject, *text;
+/* `label SUBJECT = TEXT`: the name of a curve. */
+struct attn_plan_label {
+    const char *subject, *text;
     int line;
 };
 
@@ -43,12 +42,12 @@ struct attn_plan_group {
     int line;          /* its own; after a fault, that of the fault */
     char *value[KEYS]; /* as it was written, lists with blanks; NULL: not set */
     int line_of[KEYS]; /* where it was written */
-    int n_limits, n_looks;
+    int n_limits, n_labels;
     struct attn_plan_limit *limit;
-    struct attn_plan_look *look;
+    struct attn_plan_label *label;
 };
 
-/* Texts of limits and looks are borrowed from what is parsed. */
+/* Texts of limits and labels are borrowed from what is parsed. */
 struct attn_plan_draft {
     struct attn_plan *plan;
     const struct attn_external_specs *externals;

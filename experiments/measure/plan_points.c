@@ -106,12 +106,10 @@ static enum attn_status finish_point(const struct attn_plan_draft *draft,
     int ok = within(group, point) & within(&draft->group[0], point);
     point->is_priced = !ok;
     point->is_once = ok && point->c.n_query > point->once;
-    for (int key = SAVE; key <= HIDDEN; key++)
-        if (point->layers.n == 0 && group->value[key] != NULL) {
-            group->line = line_of(draft, group, key);
-            status = attn_fail(err, ATTN_EINVAL, "%s is of layers: `layers = N` is needed with it",
-                               attn_plan_keys[key].name);
-        }
+    if (point->layers.n == 0 && group->value[SAVE] != NULL) {
+        group->line = line_of(draft, group, SAVE);
+        status = attn_fail(err, ATTN_EINVAL, "save is of layers: `layers = N` is needed with it");
+    }
     /* an external implementation has no price, and no layers */
     int is_absent = point->external != NULL && (!ok || point->layers.n > 0);
     return status == ATTN_OK && !is_absent ? append(draft->plan, point, err) : status;
@@ -121,9 +119,9 @@ static enum attn_status finish_point(const struct attn_plan_draft *draft,
 static enum attn_status multiply(const struct attn_plan_draft *draft, struct attn_plan_group *group,
                                  int level, struct attn_plan_point *point, struct attn_error *err)
 {
-    static const int order[GROUP_KEYS] = {
-        MASK, PASS,   DTYPE, BATCH, HEADS, KV_HEADS, DIM,    DV,     DATA_SEED, FILL,  THREADS,
-        PEAK, N_KEYS, ONCE,  SAVE,  SCALE, SOFTCAP,  HIDDEN, LAYERS, SPEC,      LENGTH};
+    static const int order[GROUP_KEYS] = {MASK, PASS,      DTYPE,   BATCH,   HEADS, KV_HEADS, DIM,
+                                          DV,   DATA_SEED, FILL,    THREADS, PEAK,  N_KEYS,   ONCE,
+                                          SAVE, SCALE,     SOFTCAP, LAYERS,  SPEC,  LENGTH};
     enum attn_status status = ATTN_OK;
     if (level == GROUP_KEYS)
         return finish_point(draft, group, point, err);
@@ -181,43 +179,26 @@ static enum attn_status check_different(const struct attn_plan *plan, int64_t fi
                      p->layers.n > 0 ? " of " : "", attn_stack_print(&p->layers, stack));
 }
 
-/* Labels and colours are of curves of the group. */
-static enum attn_status check_curve(const struct attn_plan *plan, int64_t first, const char *what,
-                                    const char *curve, const char *group, struct attn_error *err)
+/* A label is of a spec of the group. */
+static int is_spec_of(const struct attn_plan *plan, int64_t first, const char *subject)
 {
     for (int64_t i = first; i < plan->n; i++)
-        if (attn_spec_is_named(plan->point[i].spec_text, curve))
-            return ATTN_OK;
-    return attn_fail(err, ATTN_EINVAL, "group %s: %s names '%.60s', which is no spec of it", group,
-                     what, curve);
-}
-
-/* The same of each word of `curves`. */
-static enum attn_status check_curves(const struct attn_plan *plan, int64_t first,
-                                     const char *curves, const char *group, struct attn_error *err)
-{
-    enum attn_status status = ATTN_OK;
-    char *copy = attn_cli_text("%s", curves), *rest = copy;
-    for (char *word; status == ATTN_OK && (word = attn_plan_next_word(&rest)) != NULL;)
-        status = check_curve(plan, first, "curves", word, group, err);
-    free(copy);
-    return status;
+        if (attn_spec_is_named(plan->point[i].spec_text, subject))
+            return 1;
+    return 0;
 }
 
 static enum attn_status check_subjects(const struct attn_plan *plan, int64_t first,
                                        struct attn_plan_group *group, struct attn_error *err)
 {
-    enum attn_status status = ATTN_OK;
-    for (int l = 0; l < group->n_looks && status == ATTN_OK; l++) {
-        const struct attn_plan_look *look = &group->look[l];
-        if (strcmp(look->what, "label") == 0 || strcmp(look->what, "colour") == 0)
-            status = check_curve(plan, first, look->what, look->subject, group->name, err);
-        else if (strcmp(look->what, "curves") == 0)
-            status = check_curves(plan, first, look->text, group->name, err);
-        if (status != ATTN_OK)
-            group->line = look->line;
-    }
-    for (int l = 0; l < group->n_limits && status == ATTN_OK; l++)
+    for (int l = 0; l < group->n_labels; l++)
+        if (!is_spec_of(plan, first, group->label[l].subject)) {
+            group->line = group->label[l].line;
+            return attn_fail(err, ATTN_EINVAL,
+                             "group %s: label names '%.60s', which is no spec of it", group->name,
+                             group->label[l].subject);
+        }
+    for (int l = 0; l < group->n_limits; l++)
         for (int s = 0; s < group->limit[l].n; s++)
             if (!group->limit[l].is_met[s]) {
                 group->line = group->limit[l].line;
@@ -226,38 +207,29 @@ static enum attn_status check_subjects(const struct attn_plan *plan, int64_t fir
                                  "pass or mask of the group",
                                  group->name, group->limit[l].subject[s]);
             }
-    return status;
+    return ATTN_OK;
 }
 
-/* {"title": TEXT, "label": {SPEC: TEXT}, ..., "group": NAME}: a line of records. */
-static void add_figure(struct attn_plan *plan, const struct attn_plan_group *group)
+/* {"label": {SPEC: TEXT}, "group": NAME}: a line of records. */
+static void add_labels(struct attn_plan *plan, const struct attn_plan_group *group)
 {
-    if (group->n_looks == 0)
+    if (group->n_labels == 0)
         return;
-    json_t *figure = attn_cli_need(json_object());
-    for (int l = 0; l < group->n_looks; l++) {
-        const struct attn_plan_look *look = &group->look[l];
-        json_t *to = figure;
-        if (look->subject != NULL && json_object_get(figure, look->what) == NULL)
-            json_object_set_new(figure, look->what, json_object());
-        if (look->subject != NULL)
-            to = json_object_get(figure, look->what);
-        json_object_set_new(
-            to, look->subject != NULL ? look->subject : look->what,
-            json_sprintf("%s%s", strcmp(look->what, "colour") == 0 ? "#" : "", look->text));
-    }
-    json_object_set_new(figure, "group", json_string(group->name));
-    json_array_append_new(plan->figures, figure);
+    json_t *labels = attn_cli_need(json_object());
+    for (int l = 0; l < group->n_labels; l++)
+        json_object_set_new(labels, group->label[l].subject, json_string(group->label[l].text));
+    json_array_append_new(plan->figures,
+                          json_pack("{s:o, s:s}", "label", labels, "group", group->name));
 }
 
 enum attn_status attn_plan_expand(const struct attn_plan_draft *draft,
                                   struct attn_plan_group *group, struct attn_error *err)
 {
-    int is_look = *value_of(draft, group, SPEC) == '\0' &&
-                  *value_of(draft, group, LENGTH) == '\0' && group->n_looks > 0 &&
-                  group->n_limits == 0;
-    if (is_look) { /* of records that there are: nothing to measure */
-        add_figure(draft->plan, group);
+    int is_label = *value_of(draft, group, SPEC) == '\0' &&
+                   *value_of(draft, group, LENGTH) == '\0' && group->n_labels > 0 &&
+                   group->n_limits == 0;
+    if (is_label) { /* of records that there are: nothing to measure */
+        add_labels(draft->plan, group);
         return ATTN_OK;
     }
     add_externals(draft, group);
@@ -276,6 +248,6 @@ enum attn_status attn_plan_expand(const struct attn_plan_draft *draft,
     if (status == ATTN_OK)
         status = check_subjects(draft->plan, first, group, err);
     if (status == ATTN_OK)
-        add_figure(draft->plan, group);
+        add_labels(draft->plan, group);
     return status;
 }

@@ -4,10 +4,7 @@
  * blanks, and what follows.
  *
  *      group NAME      KEY = WORDS      KEY += WORDS      limit SUBJECTS = LENGTH
- *      figure = NAME   title = TEXT     y-range memory = 1:9
- *      label SPEC = TEXT                 colour SPEC = #D55E00
- *      curves = SPEC...                  panels = forward
- *      formats = pdf                     preset = column
+ *      label SPEC = TEXT
  *
  * A mistake that shows when a line is read is reported then.  A mistake that needs a whole group (a
  * mask needs its length) is reported when the groups are multiplied out.  Both have the number of
@@ -129,73 +126,6 @@ static enum attn_status begin_group(struct attn_plan_draft *draft, const char *n
     return ATTN_OK;
 }
 
-/* Is it made of these characters, and of some? */
-static int is_of(const char *text, const char *characters)
-{
-    return *text != '\0' && text[strspn(text, characters)] == '\0';
-}
-
-/* ---- what is wrong with the value of a look; NULL: nothing ----------------------------------- */
-
-static const char *wrong_figure(const char *value)
-{
-    if (attn_group_kind_of(value) != ATTN_GROUP_OTHER &&
-        strlen(value) < sizeof((struct attn_plan_point *)0)->group)
-        return NULL;
-    return "does not begin with the word of a group that has figures (docs/measuring.md)";
-}
-
-static const char *wrong_text(const char *value)
-{
-    return strlen(value) < 120 ? NULL : "is longer than 119 bytes";
-}
-
-static const char *wrong_range(const char *value)
-{
-    return is_of(value, "0123456789.eE+-:*") && strchr(value, ':') != NULL
-               ? NULL
-               : "is not of the form LOW:HIGH, where * is what the data give";
-}
-
-static const char *wrong_colour(const char *value)
-{
-    return strlen(value) == 6 && is_of(value, "0123456789abcdefABCDEF")
-               ? NULL
-               : "is not of the form #D55E00";
-}
-
-static const char *wrong_preset(const char *value)
-{
-    return attn_cli_listed(ATTN_FIGURE_PRESETS, " ", value)
-               ? NULL
-               : "is none; there are " ATTN_FIGURE_PRESETS;
-}
-
-static const char *wrong_formats(const char *value)
-{
-    return attn_words_are(value, ATTN_FIGURE_FORMATS) ? NULL
-                                                      : "is not of the words " ATTN_FIGURE_FORMATS;
-}
-
-static const char *wrong_panels(const char *value)
-{
-    return attn_words_are(value, ATTN_FIGURE_PASSES) || attn_words_are(value, ATTN_FIGURE_OUTPUTS)
-               ? NULL
-               : "is not of the words " ATTN_FIGURE_PASSES ", of errors " ATTN_FIGURE_OUTPUTS;
-}
-
-/* The settings of a group's figures, and the words between a setting and `=`. */
-static const struct look_kind {
-    const char *word;
-    enum { NO_SUBJECT, A_FIGURE, A_FIGURE_OR_ALL, A_CURVE } subject;
-    const char *(*wrong)(const char *value);
-} look_kinds[] = {{"figure", NO_SUBJECT, wrong_figure},   {"title", NO_SUBJECT, wrong_text},
-                  {"y-range", A_FIGURE, wrong_range},     {"x-range", A_FIGURE_OR_ALL, wrong_range},
-                  {"label", A_CURVE, wrong_text},         {"colour", A_CURVE, wrong_colour},
-                  {"curves", NO_SUBJECT, wrong_text},     {"panels", A_FIGURE_OR_ALL, wrong_panels},
-                  {"formats", NO_SUBJECT, wrong_formats}, {"preset", NO_SUBJECT, wrong_preset}};
-enum { LOOKS = sizeof look_kinds / sizeof *look_kinds };
-
 static enum attn_status unknown_key(const char *key, struct attn_error *err)
 {
     char names[256] = "", meant[64];
@@ -205,52 +135,31 @@ static enum attn_status unknown_key(const char *key, struct attn_error *err)
         strcat(names, k == 0 ? "" : " "); /* all names together: 125 bytes */
         strcat(names, attn_plan_keys[k].name);
     }
-    for (int l = 0; l < LOOKS; l++)
-        attn_nearest_offer(&nearest, look_kinds[l].word);
-    return attn_fail(
-        err, ATTN_EINVAL,
-        "unknown key '%.40s'%s; there are %s, for figures figure title x-range y-range "
-        "label colour curves panels formats preset, and `group NAME`, `limit SUBJECT "
-        "= LENGTH`",
-        key, attn_nearest_text(&nearest, meant), names);
+    attn_nearest_offer(&nearest, "label");
+    return attn_fail(err, ATTN_EINVAL,
+                     "unknown key '%.40s'%s; there are %s, and `group NAME`, `label SPEC = TEXT`, "
+                     "`limit SUBJECT = LENGTH`",
+                     key, attn_nearest_text(&nearest, meant), names);
 }
 
-static const char *what_is_wrong(const struct look_kind *kind, const char *subject,
-                                 const char *value)
-{
-    if (*value == '\0')
-        return "needs a value";
-    if (kind->subject == A_CURVE && *subject == '\0')
-        return "names no curve";
-    if (kind->subject == NO_SUBJECT && *subject != '\0')
-        return "has a word too many before =";
-    if (kind->subject != NO_SUBJECT && kind->subject != A_CURVE &&
-        !(kind->subject == A_FIGURE_OR_ALL && *subject == '\0') &&
-        attn_figure_groups(subject)[0] == '\0')
-        return "does not say of which figure: y-range memory = LOW:HIGH";
-    return kind->wrong(value);
-}
-
-/* The look of the group's figures. */
-static enum attn_status set_look(struct attn_plan_draft *draft, const struct look_kind *kind,
-                                 const char *subject, const char *value, struct attn_error *err)
+/* The name of a curve in the legend. */
+static enum attn_status set_label(struct attn_plan_draft *draft, const char *subject,
+                                  const char *value, struct attn_error *err)
 {
     struct attn_plan_group *group = last_group(draft);
-    const char *what = kind->word;
+    const char *wrong = *value == '\0'         ? "needs a value"
+                        : *subject == '\0'     ? "names no curve"
+                        : strlen(value) >= 120 ? "is longer than 119 bytes"
+                                               : NULL;
     if (draft->n == 1)
-        return attn_fail(err, ATTN_EINVAL, "%s is a group's: it goes after a `group NAME`", what);
-    if (strcmp(what, "colour") == 0)
-        value += *value == '#';
-    const char *wrong = what_is_wrong(kind, subject, value);
+        return attn_fail(err, ATTN_EINVAL, "label is a group's: it goes after a `group NAME`");
     if (wrong != NULL)
-        return attn_fail(err, ATTN_EINVAL, "%s = '%.60s' %s", what, value, wrong);
-    subject = kind->subject != NO_SUBJECT ? subject : NULL;
-    for (int l = 0; l < group->n_looks; l++)
-        if (strcmp(group->look[l].what, what) == 0 &&
-            (subject == NULL || strcmp(group->look[l].subject, subject) == 0))
-            return attn_fail(err, ATTN_EINVAL, "%s is set twice", what);
-    group->look = attn_plan_reserve(group->look, group->n_looks, sizeof *group->look);
-    group->look[group->n_looks++] = (struct attn_plan_look){what, subject, value, draft->line};
+        return attn_fail(err, ATTN_EINVAL, "label = '%.60s' %s", value, wrong);
+    for (int l = 0; l < group->n_labels; l++)
+        if (strcmp(group->label[l].subject, subject) == 0)
+            return attn_fail(err, ATTN_EINVAL, "the label of %.60s is set twice", subject);
+    group->label = attn_plan_reserve(group->label, group->n_labels, sizeof *group->label);
+    group->label[group->n_labels++] = (struct attn_plan_label){subject, value, draft->line};
     return ATTN_OK;
 }
 
@@ -273,20 +182,16 @@ static enum attn_status set_limit(struct attn_plan_draft *draft, char *subjects,
     return ATTN_OK;
 }
 
-/* A limit and a curve have '=' inside: what stands after the last one is their value. */
+/* A limit and a label have '=' inside: what stands after the last one is their value. */
 static enum attn_status statement(void *arg, char *text, struct attn_error *err)
 {
     struct attn_plan_draft *draft = arg;
     char *rest = attn_after_word(text, "group");
     if (rest != NULL)
         return begin_group(draft, rest, err);
-    const struct look_kind *kind = NULL;
     int is_limit = attn_after_word(text, "limit") != NULL;
-    for (int w = 0; w < LOOKS; w++)
-        if (attn_after_word(text, look_kinds[w].word) != NULL)
-            kind = &look_kinds[w];
-    int last = is_limit || (kind != NULL && kind->subject != NO_SUBJECT);
-    char *equals = last ? strrchr(text, '=') : strchr(text, '=');
+    int is_label = attn_after_word(text, "label") != NULL;
+    char *equals = is_limit || is_label ? strrchr(text, '=') : strchr(text, '=');
     if (equals == NULL)
         return attn_fail(err, ATTN_EINVAL,
                          "'%.60s' is neither `group NAME` nor `KEY = VALUE` nor "
@@ -296,8 +201,8 @@ static enum attn_status statement(void *arg, char *text, struct attn_error *err)
     *equals = '\0';
     if (is_limit)
         return set_limit(draft, attn_after_word(text, "limit"), value, err);
-    if (kind != NULL)
-        return set_look(draft, kind, attn_trim(attn_after_word(text, kind->word)), value, err);
+    if (is_label)
+        return set_label(draft, attn_trim(attn_after_word(text, "label")), value, err);
     int append = equals > text && equals[-1] == '+';
     if (append)
         equals[-1] = '\0';
@@ -322,7 +227,7 @@ static void drop_group(struct attn_plan_group *group)
     for (int key = 0; key < KEYS; key++)
         free(group->value[key]);
     free(group->limit);
-    free(group->look);
+    free(group->label);
 }
 
 static void drop_draft(struct attn_plan_draft *draft)

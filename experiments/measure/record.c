@@ -322,6 +322,8 @@ enum attn_status attn_record_point(const struct json_t *line, struct attn_point 
     if (s == STATUSES)
         return attn_fail(err, ATTN_EINVAL, "no such status: %s", status != NULL ? status : "none");
     point->status = (enum attn_point_status)s;
+    if (json_integer_value(json_object_get(line, "hidden")) > 0)
+        return attn_fail(err, ATTN_EINVAL, "a stack with a hidden width is priced, not measured");
     for (int f = 0; f < FIELDS; f++)
         if (read_field(line, &field_table[f], point, err) != ATTN_OK)
             return ATTN_EINVAL;

@@ -69,7 +69,6 @@ struct attn_point {
     double worst; /* largest error / bound */
     double output_worst[ATTN_OUTPUTS], output_error[ATTN_OUTPUTS];
     struct attn_stack stack; /* n 0: one call */
-    const char *origin;      /* not in a record: which of several files it is of (borrowed); NULL */
 };
 
 /* Nothing known yet: counts 0, bytes -1, reals NaN, texts empty. */

@@ -351,8 +351,9 @@ static enum attn_status check(const struct attn_stack *layers, const struct attn
     return ATTN_OK;
 }
 
-enum attn_status attn_stack_layer(const struct attn_stack *stack, const struct attn_problem *p,
-                                  struct attn_layer *layer, struct attn_error *err)
+/* The layer of a stack with a hidden width. */
+static enum attn_status layer_of(const struct attn_stack *stack, const struct attn_problem *p,
+                                 struct attn_layer *layer, struct attn_error *err)
 {
     *layer = (struct attn_layer){.batch = p->batch,
                                  .length = p->n_query,
@@ -405,7 +406,7 @@ static enum attn_status price_calls(struct paper *x, const struct attn_spec *spe
     if (x->layers->hidden == 0)
         return ATTN_OK;
     int keeps = x->layers->save != ATTN_SAVE_INPUTS;
-    status = attn_stack_layer(x->layers, x->p, &layer, x->err);
+    status = layer_of(x->layers, x->p, &layer, x->err);
     for (int n = 0; n < 2 && status == ATTN_OK; n++)
         status = attn_layer_cost(&layer, spec->impl, &spec->options, (enum attn_pass)n, keeps,
                                  &x->pass[n], x->err);

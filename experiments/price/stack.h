@@ -14,7 +14,7 @@
  * who keeps nothing.  So o is a layer's only where its backward pass is to find it, dO arrives when
  * that pass begins, and dq dk dv leave when it ends.
  *
- * With a hidden width C a layer is ref/layer/layer.h: x Wqkv, attention, Wo, and its y is the x of
+ * With a hidden width C a layer is ref/layer_cost.h: x Wqkv, attention, Wo, and its y is the x of
  * the next one.  Parameters are there from the beginning to the end, and their gradients from the
  * backward pass of their layer on:
  *
@@ -34,7 +34,7 @@
 #define EXPERIMENTS_PRICE_STACK_H
 
 #include "optimized/registry.h"
-#include "ref/layer/layer.h"
+#include "ref/layer_cost.h"
 
 enum attn_stack_save { ATTN_SAVE_PROBS, ATTN_SAVE_ROWS, ATTN_SAVE_INPUTS };
 enum { ATTN_SAVES = 3, ATTN_STACK_MOST = 1000000 };
@@ -103,11 +103,6 @@ enum attn_stack_call {
 const char *attn_stack_tensor_name(enum attn_stack_tensor tensor);
 int64_t attn_stack_tensor_bytes(const struct attn_problem *p, int64_t hidden,
                                 enum attn_stack_tensor tensor);
-
-/* The layer of a stack with a hidden width.  EINVAL where queries and keys differ in number;
- * ENOTSUP of what ref/layer/layer.h does not have. */
-enum attn_status attn_stack_layer(const struct attn_stack *stack, const struct attn_problem *p,
-                                  struct attn_layer *layer, struct attn_error *err);
 
 /* The reader of a schedule.  call: saves is 1 where P, of an implementation that can save it, is to
  * live on after this call; drop gives the layer's P back.  With a hidden width a forward call makes

@@ -42,18 +42,6 @@ int attn_group_most_ranks(const struct attn_figure_group *group)
     return most;
 }
 
-void attn_row_panel(const struct attn_figure_group *group, const struct attn_row *row,
-                    char panel[64])
-{
-    static const char plain[] =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.+-/_";
-    const char *origin = group->kind == ATTN_GROUP_TRADE ? row->point->origin : NULL;
-    (void)snprintf(panel, 64, "%s%s%s", attn_pass_word(row->point->c.pass),
-                   origin != NULL ? "_on_" : "", origin != NULL ? origin : "");
-    for (char *c = panel; *(c += strspn(c, plain)) != '\0';) /* one word of gnuplot */
-        *c = '_';
-}
-
 /* ---- one curve: rows [0, n) of one label and pass, by x -------------------------------------- */
 
 /* Where a point of ours was not measured, its price, which is the ledger to the byte. */
@@ -183,22 +171,21 @@ static void study_ranks(struct attn_figure_group *group)
 
 /* ---- memory against time --------------------------------------------------------------------- */
 
-/* The frontier of a panel: of our points alone, as others have no ledger, and of one kind of
+/* The frontier of a pass: of our points alone, as others have no ledger, and of one kind of
  * call. */
-static void find_frontier(struct attn_figure_group *group, const char *panel, int has_more)
+static void find_frontier(struct attn_figure_group *group, enum attn_pass pass, int has_more)
 {
     size_t n = (size_t)group->n;
     double *x = attn_cli_need(malloc(2 * n * sizeof *x)), *y = x + n;
-    int *is_best = attn_cli_need(malloc(n * sizeof *is_best)), has_warm = 0, n_panel = 0,
+    int *is_best = attn_cli_need(malloc(n * sizeof *is_best)), has_warm = 0, n_there = 0,
         n_best = 0;
-    char of[64], *text = group->finding_of_bytes;
+    char *text = group->finding_of_bytes;
     for (size_t i = 0; i < n; i++) {
         const struct attn_row *row = group->row[i];
-        attn_row_panel(group, row, of);
-        int is_there = attn_row_is_choice(row) && strcmp(of, panel) == 0;
+        int is_there = attn_row_is_choice(row) && row->point->c.pass == pass;
         y[i] = is_there && attn_row_is_ours(row) ? (double)row->peak : none;
         has_warm |= !isnan(y[i]) && row->time.n > 0;
-        n_panel += is_there;
+        n_there += is_there;
     }
     for (size_t i = 0; i < n; i++) {
         x[i] = isnan(y[i]) ? none : attn_row_calls(group->row[i])->median;
@@ -209,31 +196,22 @@ static void find_frontier(struct attn_figure_group *group, const char *panel, in
         group->row[i]->is_frontier |= is_best[i];
         n_best += is_best[i];
     }
-    if (n_panel > 0)
+    if (n_there > 0)
         attn_append(text, sizeof group->finding_of_bytes, "%s%d of %d points%s%s",
-                    text[0] != '\0' ? ", " : "On the frontier: ", n_best, n_panel,
-                    has_more ? " " : "", has_more ? panel : "");
-    for (char *c = text; (c = strchr(c, '_')) != NULL;)
-        *c = ' '; /* a panel is one word for gnuplot */
+                    text[0] != '\0' ? ", " : "On the frontier: ", n_best, n_there,
+                    has_more ? " " : "", has_more ? attn_pass_word(pass) : "");
     free(is_best);
     free(x);
 }
 
 static void find_frontiers(struct attn_figure_group *group)
 {
-    enum { PANELS = 8 };
-    char panel[PANELS][64], of[64];
-    int n = 0;
-    for (int64_t s = 0; s < group->n && n < PANELS; s++) {
-        int p = 0;
-        attn_row_panel(group, group->row[s], of);
-        while (p < n && strcmp(panel[p], of) != 0)
-            p++;
-        if (p == n && attn_row_is_choice(group->row[s]))
-            (void)snprintf(panel[n++], sizeof panel[0], "%s", of);
-    }
-    for (int p = 0; p < n; p++)
-        find_frontier(group, panel[p], n > 1);
+    int has[2] = {0, 0};
+    for (int64_t s = 0; s < group->n; s++)
+        has[group->row[s]->point->c.pass] |= attn_row_is_choice(group->row[s]);
+    for (int pass = ATTN_FORWARD; pass <= ATTN_BACKWARD; pass++)
+        if (has[pass])
+            find_frontier(group, (enum attn_pass)pass, has[0] && has[1]);
 }
 
 /* ---- where csr meets dense ------------------------------------------------------------------- */
@@ -351,7 +329,7 @@ static int64_t find_dense(const struct attn_figure_group *group, const struct at
     for (int64_t s = 0; s < group->n; s = *end) {
         const struct attn_point *p = group->row[s]->point;
         *end = attn_group_curve_end(group, s);
-        if (strcmp(p->family, "dense") == 0 && p->origin == of->origin && p->c.pass == of->c.pass)
+        if (strcmp(p->family, "dense") == 0 && p->c.pass == of->c.pass)
             return s;
     }
     return -1;

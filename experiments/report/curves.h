@@ -28,8 +28,4 @@ int attn_row_is_level(const struct attn_row *row);
 /* The most ranks of a row of the group. */
 int attn_group_most_ranks(const struct attn_figure_group *group);
 
-/* The panel of a row: its pass, or, of memory against time of several files, "forward_on_A". */
-void attn_row_panel(const struct attn_figure_group *group, const struct attn_row *row,
-                    char panel[64]);
-
 #endif

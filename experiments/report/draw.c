@@ -97,16 +97,11 @@ static enum attn_status may_write(const char *folder, const char *name, const ch
     return status;
 }
 
-static const char *formats_of(const struct attn_figure *figure)
-{
-    return figure->formats != NULL ? figure->formats : ATTN_FIGURE_FORMATS;
-}
-
 enum attn_status attn_figure_check(const struct attn_figure *figure, const char *folder,
                                    struct attn_error *err)
 {
     char ends[64];
-    (void)snprintf(ends, sizeof ends, "csv gp %s", formats_of(figure));
+    (void)snprintf(ends, sizeof ends, "csv gp %s", ATTN_FIGURE_FORMATS);
     enum attn_status status = may_write(folder, figure->name, ends, figure->overwrite, err);
     return status == ATTN_OK ? may_write(folder, "style", "gp", figure->overwrite, err) : status;
 }
@@ -245,10 +240,8 @@ enum attn_status attn_draw(const struct attn_figure *figure, const char *folder,
 {
     enum attn_status status = write_figure(figure, folder, err);
     if (status == ATTN_OK)
-        status = draw_script(folder, figure->name, formats_of(figure), err);
-    if (status == ATTN_OK && attn_cli_listed(formats_of(figure), " ", "svg"))
-        status = make_titles(folder, figure->name, err);
-    return status;
+        status = draw_script(folder, figure->name, ATTN_FIGURE_FORMATS, err);
+    return status == ATTN_OK ? make_titles(folder, figure->name, err) : status;
 }
 
 /* ---- the picture of a mask ------------------------------------------------------------------- */

@@ -60,18 +60,12 @@ static void choose_look(const struct attn_figure *figure, struct attn_figure_cur
 {
     int variant = 0;
     for (int c = 0; c < figure->n_curves; c++)
-        variant += figure->curve[c].impl == curve->impl && figure->curve[c].origin == curve->origin;
+        variant += figure->curve[c].impl == curve->impl;
     int place = curve->is_ours ? curve->impl : abs(curve->impl - attn_impl_count());
     write_shade(curve->colour, sizeof curve->colour,
                 curve->is_ours ? ours[place % OURS] : others[place % OTHERS], variant);
     curve->mark = curve->is_ours ? free_mark(figure, place) : 1 + (place + 2) % 3;
     curve->dash = 1;
-}
-
-/* Is it a text of these characters alone? */
-static int is_of(const char *text, const char *characters)
-{
-    return text != NULL && text[strspn(text, characters)] == '\0';
 }
 
 /* Texts that gnuplot reads from the CSV and finds in $curves must be the same: clean, no double
@@ -95,8 +89,7 @@ int attn_figure_find(const struct attn_figure *figure, const char *key)
     return -1;
 }
 
-int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, int is_ours,
-                         const char *origin)
+int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, int is_ours)
 {
     int there = attn_figure_find(figure, key);
     if (there >= 0)
@@ -107,16 +100,12 @@ int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, 
     memset(curve, 0, sizeof *curve);
     (void)snprintf(curve->key, sizeof curve->key, "%s", key);
     flatten(curve->key);
-    const char *label = attn_group_setting(figure->group, "label", key),
-               *colour = attn_group_setting(figure->group, "colour", key);
+    const char *label = attn_group_label(figure->group, key);
     (void)snprintf(curve->label, sizeof curve->label, "%s", label != NULL ? label : key);
     curve->impl = impl;
-    curve->origin = origin;
     curve->width = 1.6;
     curve->is_ours = is_ours;
     choose_look(figure, curve);
-    if (is_of(colour, "#0123456789abcdefABCDEF"))
-        (void)snprintf(curve->colour, sizeof curve->colour, "%s", colour);
     return figure->n_curves++;
 }
 
@@ -151,7 +140,7 @@ struct attn_figure_point *attn_figure_piece(struct attn_figure *figure, const ch
 {
     int curve = attn_figure_find(figure, name), look = figure->n_curves;
     if (curve < 0) { /* a colour is one name; what has none of its own is grey */
-        curve = attn_figure_curve_of(figure, name, 0, 1, NULL);
+        curve = attn_figure_curve_of(figure, name, 0, 1);
         write_shade(figure->curve[curve].colour, sizeof figure->curve[curve].colour,
                     strcmp(name, "other") == 0 ? "#999999" : ours[look % OURS], look / OURS);
     }
@@ -170,54 +159,7 @@ void attn_figure_free(struct attn_figure *figure)
     figure->n = figure->n_curves = 0;
 }
 
-/* ---- ranges and widths ----------------------------------------------------------------------- */
-
-/* Does the plan want this panel?  Of several files a panel is "forward_on_A". */
-static int is_wanted(const char *wanted, const char *panel)
-{
-    char pass[64];
-    const char *file = strstr(panel, "_on_");
-    (void)snprintf(pass, sizeof pass, "%.*s",
-                   file != NULL ? (int)(file - panel) : (int)sizeof pass - 1, panel);
-    return wanted[0] == '\0' || attn_cli_listed(wanted, " ", pass);
-}
-
-/* A range that the plan wants for this figure, or for all of its group. */
-static void take_range(const struct attn_figure *figure, const char *axis, char text[64])
-{
-    const json_t *settings = figure->group != NULL ? figure->group->settings : NULL;
-    const json_t *of = json_object_get(settings, axis);
-    const char *range = json_string_value(json_object_get(of, figure->kind));
-    range = range != NULL ? range : json_string_value(json_object_get(of, ""));
-    if (is_of(range, "0123456789.eE+-:*"))
-        (void)snprintf(text, 64, "[%.60s]", range);
-}
-
-/* The preset, formats and panels that the plan wants, its words checked when it was read; of
- * hand-made records what is not of them is not taken. */
-static void take_words(struct attn_figure *figure)
-{
-    const json_t *settings = figure->group != NULL ? figure->group->settings : NULL;
-    const char *preset = json_string_value(json_object_get(settings, "preset"));
-    const char *formats = json_string_value(json_object_get(settings, "formats"));
-    const json_t *panels = json_object_get(settings, "panels");
-    const char *wanted = json_string_value(json_object_get(panels, figure->kind));
-    wanted = wanted != NULL ? wanted : json_string_value(json_object_get(panels, ""));
-    int is_error = strcmp(figure->kind, "error") == 0;
-    if (preset != NULL && attn_cli_listed(ATTN_FIGURE_PRESETS, " ", preset))
-        figure->preset = preset;
-    if (formats != NULL && attn_words_are(formats, ATTN_FIGURE_FORMATS))
-        figure->formats = formats;
-    if (wanted != NULL &&
-        attn_words_are(wanted, is_error ? ATTN_FIGURE_OUTPUTS : ATTN_FIGURE_PASSES))
-        (void)snprintf(figure->panels_wanted, sizeof figure->panels_wanted, "%.63s", wanted);
-    int n_wanted = 0;
-    for (int p = 0; p < figure->n_panels; p++)
-        n_wanted += is_error || is_wanted(figure->panels_wanted, figure->panel[p]);
-    if (n_wanted == 0 && figure->n > 0)
-        (void)snprintf(figure->omitted, sizeof figure->omitted,
-                       "it has none of the panels that the plan wants: %s", figure->panels_wanted);
-}
+/* ---- widths ----------------------------------------------------------------------- */
 
 /* Do two curves of a panel look like one, at two places and half of those that they share? */
 static int coincide(const struct attn_figure *figure, int panel, int column, int a, int b)
@@ -239,9 +181,6 @@ static int coincide(const struct attn_figure *figure, int panel, int column, int
 void attn_figure_finish(struct attn_figure *figure)
 {
     static const double STEP = 1.4, MOST = 4.4;
-    take_range(figure, "x-range", figure->x_range);
-    take_range(figure, "y-range", figure->y_range);
-    take_words(figure);
     for (int a = figure->n_curves - 1; a >= 0; a--)
         for (int b = a + 1; b < figure->n_curves; b++)
             for (int k = 0; k < figure->n_panels * figure->n_about; k++)
@@ -250,12 +189,11 @@ void attn_figure_finish(struct attn_figure *figure)
                         fmin(fmax(figure->curve[a].width, figure->curve[b].width + STEP), MOST);
 }
 
-/* How soon a curve is chosen: what the plan coloured or is of another program, the first of each
- * family, then the rest. */
+/* How soon a curve is chosen: those of other programs, the first of each family, then the rest. */
 static int turn_of(const struct attn_figure *figure, int c)
 {
     const struct attn_figure_curve *curve = &figure->curve[c];
-    if (!curve->is_ours || attn_group_setting(figure->group, "colour", curve->key) != NULL)
+    if (!curve->is_ours)
         return 0;
     for (int b = 0; b < c; b++)
         if (figure->curve[b].is_ours && strcmp(attn_impl_at(figure->curve[b].impl)->family,
@@ -339,19 +277,11 @@ static void write_curve(FILE *file, const struct attn_figure_curve *curve)
     fprintf(file, "%s %d %d %.1f\n", curve->colour, curve->mark, curve->dash, curve->width);
 }
 
-/* Of errors, where a panel is a column, what the plan names; else those of its points. */
 static void write_panels(FILE *file, const struct attn_figure *figure)
 {
-    const char *blank = "";
     fputs("panels   = '", file);
-    if (strcmp(figure->kind, "error") == 0 && figure->panels_wanted[0] != '\0')
-        fputs(figure->panels_wanted, file);
-    else
-        for (int p = 0; p < figure->n_panels; p++)
-            if (is_wanted(figure->panels_wanted, figure->panel[p])) {
-                fprintf(file, "%s%s", blank, figure->panel[p]);
-                blank = " ";
-            }
+    for (int p = 0; p < figure->n_panels; p++)
+        fprintf(file, "%s%s", p > 0 ? " " : "", figure->panel[p]);
     fputs("'\n", file);
 }
 
@@ -367,7 +297,7 @@ char *attn_figure_head(const struct attn_figure *figure)
     write_text(file, "name", figure->name);
     write_text(file, "kind", figure->kind);
     write_text(file, "preset", figure->preset != NULL ? figure->preset : "page");
-    write_text(file, "formats", figure->formats != NULL ? figure->formats : ATTN_FIGURE_FORMATS);
+    write_text(file, "formats", ATTN_FIGURE_FORMATS);
     write_text(file, "title", figure->title);
     write_text(file, "subtitle", figure->subtitle);
     write_text(file, "remark", figure->remark);

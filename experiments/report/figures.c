@@ -155,17 +155,13 @@ static struct attn_figure_point *add_row(struct attn_figure *figure, const struc
     int is_trade = group->kind == ATTN_GROUP_TRADE;
     int is_ours = row->impl < attn_impl_count() && attn_row_is_ours(row);
     const char *key = is_trade ? p->impl : row->label,
-               *setting = attn_group_setting(group, "label", row->label);
-    char panel[64];
-    attn_row_panel(group, row, panel);
-    int curve = attn_figure_curve_of(figure, key, row->impl, is_ours, p->origin);
-    struct attn_figure_point *point = attn_figure_add(figure, panel, curve, x);
+               *setting = attn_group_label(group, row->label);
+    int curve = attn_figure_curve_of(figure, key, row->impl, is_ours);
+    struct attn_figure_point *point = attn_figure_add(figure, attn_pass_word(p->c.pass), curve, x);
     point->status = attn_point_status_name(row->status);
     point->note = is_trade                       ? setting != NULL ? setting : row->option
                   : row->status == ATTN_POINT_OK ? p->verified
                                                  : p->message;
-    if (!is_trade && p->origin != NULL)
-        say_of(figure, curve, p->origin);
     return point;
 }
 
@@ -179,8 +175,6 @@ static void add_rows(struct attn_figure *figure)
         const struct attn_row *row = group->row[s];
         double y[ROW_COLUMNS], x = row->x;
         int about = 0;
-        if (!attn_group_shows(group, row))
-            continue;
         fill_columns(row, y);
         while (about < figure->n_about && isnan(y[figure->about[about]]))
             about++;
@@ -231,8 +225,7 @@ static void add_ranks(struct attn_figure *figure)
         struct attn_point point;
         int64_t need;
         attn_point_init(&point);
-        if (!attn_group_shows(figure->group, figure->group->row[s]) ||
-            attn_spec_parse(of->spec, &spec, NULL) != ATTN_OK ||
+        if (attn_spec_parse(of->spec, &spec, NULL) != ATTN_OK ||
             attn_preflight_open(&of->c, &problem, &point, &need, NULL) != ATTN_OK)
             continue;
         add_balance(figure, s, &spec, &problem);
@@ -297,8 +290,7 @@ static void add_buffers(struct attn_figure *figure)
             int64_t length = attn_group_common_length(group, (enum attn_pass)pass);
             const struct attn_row *row =
                 attn_group_find(group, group->row[s]->label, (enum attn_pass)pass, length);
-            if (row == NULL || row->point->n_live == 0 || row->ledger <= 0 ||
-                !attn_group_shows(group, row))
+            if (row == NULL || row->point->n_live == 0 || row->ledger <= 0)
                 continue;
             add_bar(figure, row, bars);
             has_bar = 1;
@@ -395,15 +387,13 @@ static int has_curve(const struct attn_figure *figure)
 static void write_words(const struct kind *kind, const struct attn_figure_group *group,
                         const struct attn_figure_machine *machine, struct attn_figure *figure)
 {
-    const char *title = json_string_value(json_object_get(group->settings, "title"));
     const struct attn_group_word *word = &attn_group_words[group->kind];
     size_t n = strcspn(kind->groups, " ");
     int is_plain = strlen(word->word) == n && strncmp(kind->groups, word->word, n) == 0;
     (void)snprintf(figure->name, sizeof figure->name, "%s%s%s%s%s", kind->name, is_plain ? "" : "-",
                    is_plain ? "" : word->word, group->tag[0] != '\0' ? "-" : "", group->tag);
     (void)snprintf(figure->title, sizeof figure->title, "%s%s%s, %s", kind->title,
-                   is_plain ? "" : " against ", is_plain ? "" : word->x_label,
-                   title != NULL ? title : group->special);
+                   is_plain ? "" : " against ", is_plain ? "" : word->x_label, group->special);
     (void)snprintf(figure->subtitle, sizeof figure->subtitle, "%.200s%s%s", group->problem,
                    machine->text[0] != '\0' ? "; " : "", machine->text);
 }

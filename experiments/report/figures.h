@@ -20,9 +20,11 @@ enum {
     ATTN_FIGURE_NAME = 64
 };
 
+/* The pictures of a figure. */
+#define ATTN_FIGURE_FORMATS "svg png pdf"
+
 /* Words of the flag --preset. */
-#define ATTN_PRESET_HELP \
-    "figures as wide as a page, one column (88 mm) or a slide (the plan's: page)"
+#define ATTN_PRESET_HELP "figures as wide as a page, one column (88 mm) or a slide (page)"
 extern const char *const attn_figure_preset[];
 
 struct attn_figure_curve {
@@ -33,7 +35,6 @@ struct attn_figure_curve {
     double width;   /* of its line: wider where another curve lies on it                          */
     int impl;       /* place in the registry; what is not in it comes after                       */
     int is_ours;    /* it has the look of its place there                                         */
-    const char *origin; /* which of several files it is of (borrowed); NULL                       */
 };
 
 struct attn_figure_point {
@@ -56,11 +57,9 @@ struct attn_figure {
     int x_base;          /* of its logarithm; 0: the script's own */
     char variables[800]; /* more lines of the script: "memory = 1e9"                              */
     char x_range[64],
-        y_range[64]; /* "": what the data give                                       */
-    const char *preset,
-        *formats;           /* words of ATTN_FIGURE_PRESETS, _FORMATS (borrowed); NULL: page, all */
-    char panels_wanted[64]; /* by the plan, words; "": all                                 */
-    int overwrite;          /* a script that a user edited is written anew */
+        y_range[64];    /* "": what the data give                                       */
+    const char *preset; /* of attn_figure_preset (borrowed); NULL: page */
+    int overwrite;      /* a script that a user edited is written anew */
     int n_columns;
     int n_about,
         about[ATTN_FIGURE_ABOUT]; /* columns by which curves are found to lie on others   */
@@ -89,8 +88,7 @@ struct attn_figure_machine {
 /* The curve of that key, made if need be.  is_ours: it has the look of its place in the registry,
  * which nothing else has. */
 int attn_figure_find(const struct attn_figure *figure, const char *key); /* -1: not there */
-int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, int is_ours,
-                         const char *origin);
+int attn_figure_curve_of(struct attn_figure *figure, const char *key, int impl, int is_ours);
 
 /* Add a point with n_columns values, all NaN to begin with, in the panel of this name, which is
  * made if need be.  It may move when another is added. */
@@ -104,8 +102,8 @@ struct attn_figure_point *attn_figure_piece(struct attn_figure *figure, const ch
 /* When all points are there: the plan's ranges, and how wide curves are. */
 void attn_figure_finish(struct attn_figure *figure);
 
-/* Of more than five curves leave five as they are: those of other programs and those that the plan
- * coloured, the first of each family, then the rest in order.  The others become thin and grey. */
+/* Of more than five curves leave five as they are: those of other programs, the first of each
+ * family, then the rest in order.  The others become thin and grey. */
 void attn_figure_stand_out(struct attn_figure *figure);
 
 /* A comma and a number; of NaN a comma. */
@@ -128,7 +126,7 @@ enum attn_status attn_figure_check(const struct attn_figure *figure, const char 
 int attn_draw_possible(void);
 
 /* Write FOLDER/NAME.csv, NAME.gp and style.gp, when it may, and have gnuplot make NAME.svg, .png
- * and .pdf, or those of its formats.  ENOMEM: there is no gnuplot, or it could not, with its own
+ * and .pdf.  ENOMEM: there is no gnuplot, or it could not, with its own
  * words; or a file cannot be written, whole. */
 enum attn_status attn_draw(const struct attn_figure *figure, const char *folder,
                            struct attn_error *err);

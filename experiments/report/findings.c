@@ -14,9 +14,9 @@ static void item(struct attn_document *d)
 
 /* ---- notes: why the numbers below may be worth less ------------------------------------------ */
 
-void attn_page_notes(struct attn_document *d, const struct attn_page *page)
+static void put_notes(struct attn_document *d, const struct attn_page *page)
 {
-    const json_t *machine = page->sources->all.machine;
+    const json_t *machine = page->records->machine;
     double load = json_number_value(json_object_get(machine, "load"));
     long long cores = json_integer_value(json_object_get(machine, "cores_online")), single = 0;
     for (int64_t s = 0; s < page->summary->n; s++)
@@ -72,7 +72,7 @@ static void put_account(struct attn_document *d, const struct attn_page *page)
 {
     const int64_t weighs = 32 << 20; /* pages of stack and libraries outweigh no buffers then */
     long long both = 0, equal = 0, resident = 0;
-    double off = 0;
+    double above = 0, below = 0;
     for (int64_t s = 0; s < page->summary->n; s++) {
         const struct attn_row *row = &page->summary->row[s];
         if (row->status != ATTN_POINT_OK || row->ledger < 0 || row->priced < 0)
@@ -81,7 +81,8 @@ static void put_account(struct attn_document *d, const struct attn_page *page)
         equal += row->ledger == row->priced;
         if (row->process >= weighs && row->resident >= 0) {
             resident++;
-            off = fmax(off, fabs((double)row->resident / (double)row->process - 1));
+            double off = (double)row->resident / (double)row->process - 1;
+            above = fmax(above, off), below = fmax(below, -off);
         }
     }
     if (both == 0)
@@ -92,9 +93,10 @@ static void put_account(struct attn_document *d, const struct attn_page *page)
                       both);
     if (resident > 0)
         attn_document_put(d, ATTN_WORDS,
-                          " The resident set is within %.1f %% of them at the %lld points of 32 "
-                          "MiB and more.",
-                          100 * off, resident);
+                          " At the %lld points of 32 MiB and more the resident set is at most "
+                          "%.1f %% above them, and at most %.1f %% below: a page that was never "
+                          "written is not resident.",
+                          resident, 100 * above, 100 * below);
     fputc('\n', d->out);
 }
 
@@ -267,7 +269,7 @@ static void put_words(struct attn_document *d, const struct attn_figure_group *g
     fputc('\n', d->out);
 }
 
-void attn_page_findings(struct attn_document *d, const struct attn_page *page)
+static void put_findings(struct attn_document *d, const struct attn_page *page)
 {
     put_verdict(d, page);
     put_account(d, page);
@@ -287,3 +289,6 @@ void attn_page_findings(struct attn_document *d, const struct attn_page *page)
     }
     fputc('\n', d->out);
 }
+
+const struct attn_page_hole attn_page_openings[] = {
+    {"notes", put_notes}, {"findings", put_findings}, {.name = NULL}};

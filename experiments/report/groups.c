@@ -133,7 +133,7 @@ static void write_label(const struct attn_figure_group *group, const struct attn
                         const struct facts *facts, char text[ATTN_LABEL_TEXT])
 {
     const struct attn_point *p = row->point;
-    char spec[128], mask[80];
+    char spec[128];
     attn_spec_without_ranks(p->spec, spec);
     (void)snprintf(text, ATTN_LABEL_TEXT, "%s", group->kind == ATTN_GROUP_RANKS ? spec : p->spec);
     /* A preset number of ranks is not in the spec. */
@@ -144,8 +144,6 @@ static void write_label(const struct attn_figure_group *group, const struct attn
                     attn_stack_save_name(p->stack.save));
     else if (p->stack.n > 0)
         attn_append(text, ATTN_LABEL_TEXT, " (%s)", attn_stack_save_name(p->stack.save));
-    if (p->stack.hidden > 0)
-        attn_append(text, ATTN_LABEL_TEXT, " of hidden %lld", (long long)p->stack.hidden);
     if (p->c.threads > 1)
         attn_append(text, ATTN_LABEL_TEXT, " (%d threads)", p->c.threads);
     for (int k = 0; k < SIZES; k++)
@@ -155,10 +153,6 @@ static void write_label(const struct attn_figure_group *group, const struct attn
                         (long long)size_of(row, k));
     if (facts->differ_in_dtype)
         attn_append(text, ATTN_LABEL_TEXT, ", %s", attn_dtype_name(p->c.dtype));
-    if (group->masks_differ) {
-        attn_mask_words(p->c.mask, mask);
-        attn_append(text, ATTN_LABEL_TEXT, ", %s", mask);
-    }
 }
 
 /* "q=64 k=256" of "chunked:q=64,k=256"; of a bare name the name. */
@@ -174,23 +168,16 @@ static void write_option(const char *impl, const char *label, char option[ATTN_L
 
 /* ---- grouping -------------------------------------------------------------------------------- */
 
-/* The last line that the records have of a plan's group; NULL: none. */
-static const json_t *settings_of(const json_t *all, const char *group)
+/* The labels of the last line that the records have of a plan's group; NULL: none. */
+static const json_t *labels_of(const json_t *figures, const char *group)
 {
-    for (size_t i = json_array_size(all); i > 0; i--) {
-        const json_t *line = json_array_get(all, i - 1);
+    for (size_t i = json_array_size(figures); i > 0; i--) {
+        const json_t *line = json_array_get(figures, i - 1);
         const char *name = json_string_value(json_object_get(line, "group"));
         if (name != NULL && strcmp(name, group) == 0)
-            return line;
+            return json_object_get(line, "label");
     }
     return NULL;
-}
-
-/* The figure that a plan's group is drawn in: a name of its own, or one that it shares. */
-static const char *figure_of(const json_t *settings, const char *group)
-{
-    const char *name = json_string_value(json_object_get(settings_of(settings, group), "figure"));
-    return name != NULL ? name : group;
 }
 
 /* Do the masks of a length group each stand at several lengths?  If not (documents(...) changes
@@ -213,45 +200,26 @@ static int splits_by_mask(const struct attn_summary *all, const char *group)
     return 1;
 }
 
-/* Values that must be equal within a figure group, beside its name. */
+/* The facts that must be equal within a figure group, beside its name. */
 struct key {
-    const char *figure;
-    int shared, mask, length;
+    int mask, length;
 };
 
-static struct key key_of(const struct attn_summary *all, const json_t *settings, const char *group)
+static struct key key_of(const struct attn_summary *all, const char *group)
 {
-    struct key key = {.figure = figure_of(settings, group)};
-    enum attn_group_kind kind = attn_group_kind_of(key.figure);
+    enum attn_group_kind kind = attn_group_kind_of(group);
     const char *apart = kind != ATTN_GROUP_OTHER ? attn_group_words[kind].apart : "";
-    key.shared = json_object_get(settings_of(settings, group), "figure") != NULL;
-    key.length = strchr(apart, 'l') != NULL;
-    key.mask = strchr(apart, 'm') != NULL &&
-               (kind != ATTN_GROUP_LENGTH || (!key.shared && splits_by_mask(all, group)));
-    return key;
+    return (struct key){.length = strchr(apart, 'l') != NULL,
+                        .mask = strchr(apart, 'm') != NULL &&
+                                (kind != ATTN_GROUP_LENGTH || splits_by_mask(all, group))};
 }
 
-static int belongs(const json_t *settings, const struct attn_point *p,
-                   const struct attn_point *first, const struct key *key)
+static int belongs(const struct attn_point *p, const struct attn_point *first,
+                   const struct key *key)
 {
-    return strcmp(figure_of(settings, p->group), key->figure) == 0 &&
+    return strcmp(p->group, first->group) == 0 &&
            (!key->mask || strcmp(p->c.mask, first->c.mask) == 0) &&
            (!key->length || p->c.n_query == first->c.n_query);
-}
-
-/* Of groups that share a figure, all labels and colours count, and the first title. */
-static void add_settings(json_t *to, const json_t *from)
-{
-    const char *key;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)from, key, value)
-    {
-        json_t *old = json_object_get(to, key);
-        if (json_is_object(old) && json_is_object(value))
-            json_object_update_missing(old, value);
-        else if (old == NULL)
-            json_object_set_new(to, key, json_deep_copy(value));
-    }
 }
 
 static int compare_rows(const void *a, const void *b)
@@ -271,8 +239,6 @@ static void place_rows(struct attn_figure_group *group, const struct facts *fact
         struct attn_row *row = group->row[s];
         write_label(group, row, facts, row->label);
         write_option(row->point->impl, row->label, row->option);
-        if (row->point->origin != NULL)
-            attn_append(row->label, sizeof row->label, " (%s)", row->point->origin);
         row->x = attn_group_x(group->kind, row->point);
         for (row->first = 0; strcmp(group->row[row->first]->label, row->label) != 0;)
             row->first++;
@@ -280,23 +246,19 @@ static void place_rows(struct attn_figure_group *group, const struct facts *fact
     qsort(group->row, (size_t)group->n, sizeof *group->row, compare_rows);
 }
 
-static void take_rows(const struct attn_summary *all, const json_t *settings, int64_t first,
+static void take_rows(const struct attn_summary *all, const json_t *figures, int64_t first,
                       const struct key *key, struct attn_figure_group *group)
 {
     const struct attn_point *p = all->row[first].point;
     memset(group, 0, sizeof *group);
     group->row = attn_cli_need(malloc((size_t)all->n * sizeof *group->row));
-    (void)snprintf(group->name, sizeof group->name, "%.31s", key->figure);
-    group->kind = attn_group_kind_of(key->figure);
-    group->settings = json_object();
+    (void)snprintf(group->name, sizeof group->name, "%s", p->group);
+    group->kind = attn_group_kind_of(p->group);
+    group->labels = labels_of(figures, p->group);
     for (int64_t s = 0; s < all->n; s++) {
         const struct attn_point *q = all->row[s].point;
-        if (!belongs(settings, q, p, key))
-            continue;
-        if (group->n == 0 || strcmp(q->group, group->row[group->n - 1]->point->group) != 0)
-            add_settings(group->settings, settings_of(settings, q->group));
-        group->row[group->n++] = &all->row[s];
-        group->masks_differ |= key->shared && strcmp(q->c.mask, p->c.mask) != 0;
+        if (belongs(q, p, key))
+            group->row[group->n++] = &all->row[s];
     }
     struct facts facts = facts_of(group);
     describe(group, &facts);
@@ -322,21 +284,21 @@ static void make_tag(struct attn_figure_groups *groups, struct attn_figure_group
     }
 }
 
-void attn_groups_make(const struct attn_summary *summary, const json_t *settings,
+void attn_groups_make(const struct attn_summary *summary, const json_t *figures,
                       struct attn_figure_groups *groups)
 {
     groups->n = 0;
     groups->group = attn_cli_need(calloc((size_t)summary->n + 1, sizeof *groups->group));
     for (int64_t s = 0; s < summary->n; s++) {
         const struct attn_point *p = summary->row[s].point;
-        struct key key = key_of(summary, settings, p->group);
+        struct key key = key_of(summary, p->group);
         int64_t before = 0;
-        while (!belongs(settings, summary->row[before].point, p, &key))
+        while (!belongs(summary->row[before].point, p, &key))
             before++;
         if (before < s)
             continue;
         struct attn_figure_group *group = &groups->group[groups->n];
-        take_rows(summary, settings, s, &key, group);
+        take_rows(summary, figures, s, &key, group);
         make_tag(groups, group);
         groups->n++;
     }
@@ -344,45 +306,28 @@ void attn_groups_make(const struct attn_summary *summary, const json_t *settings
 
 void attn_groups_free(struct attn_figure_groups *groups)
 {
-    for (int s = 0; s < groups->n; s++) {
+    for (int s = 0; s < groups->n; s++)
         free(groups->group[s].row);
-        json_decref(groups->group[s].settings);
-    }
     free(groups->group);
     *groups = (struct attn_figure_groups){NULL, 0};
 }
 
 /* ---- questions ------------------------------------------------------------------------------- */
 
-int attn_group_shows(const struct attn_figure_group *group, const struct attn_row *row)
+const char *attn_group_label(const struct attn_figure_group *group, const char *key)
 {
-    const char *at = json_string_value(json_object_get(group->settings, "curves"));
-    int is_named = at == NULL;
-    for (char word[128]; at != NULL && *(at += strspn(at, " ")) != '\0'; at += strcspn(at, " ")) {
-        (void)snprintf(word, sizeof word, "%.*s", (int)strcspn(at, " "), at);
-        is_named |= attn_spec_is_named(row->point->spec, word);
-    }
-    return is_named;
-}
-
-const char *attn_group_setting(const struct attn_figure_group *group, const char *what,
-                               const char *key)
-{
-    const json_t *of = json_object_get(group != NULL ? group->settings : NULL, what);
-    const char *text = json_string_value(json_object_get(of, key));
+    const json_t *labels = group != NULL ? group->labels : NULL;
+    const char *text = json_string_value(json_object_get(labels, key));
     char spec[ATTN_LABEL_TEXT];
     (void)snprintf(spec, sizeof spec, "%.*s", (int)attn_spec_length(key), key);
-    return text != NULL ? text : json_string_value(json_object_get(of, spec));
+    return text != NULL ? text : json_string_value(json_object_get(labels, spec));
 }
 
 void attn_group_legend(const struct attn_figure_group *group, const struct attn_row *row,
                        char text[ATTN_LABEL_TEXT])
 {
-    const char *setting = attn_group_setting(group, "label", row->label),
-               *origin = row->point->origin;
+    const char *setting = attn_group_label(group, row->label);
     (void)snprintf(text, ATTN_LABEL_TEXT, "%s", setting != NULL ? setting : row->label);
-    if (origin != NULL && strstr(text, origin) == NULL)
-        attn_append(text, ATTN_LABEL_TEXT, " (%s)", origin);
 }
 
 int64_t attn_group_curve_end(const struct attn_figure_group *group, int64_t s)

@@ -4,8 +4,7 @@
  *
  * The first word of a group's name says what it varies (experiments/measure/group_words.def); of
  * another word it is a table and no figure.
- *
- * Groups of a plan that name the same `figure` are drawn as one, whatever their masks are. */
+ */
 #ifndef EXPERIMENTS_REPORT_GROUPS_H
 #define EXPERIMENTS_REPORT_GROUPS_H
 
@@ -15,12 +14,11 @@
 
 struct attn_figure_group {
     enum attn_group_kind kind;
-    char name[32];                    /* of the plan's group, or of the figure they share        */
+    char name[32];                    /* of the plan's group */
     char tag[40];                     /* for names of files: "causal", "window-2", ""            */
     char special[160];                /* for titles: "causal mask", "window of 256, L = 32,768"  */
     char problem[2 * ATTN_CASE_TEXT]; /* "B=1, H=8, G=8, d=64, f32"                              */
-    int masks_differ;                 /* a curve is a spec and a mask                            */
-    json_t *settings;                 /* what the plan says of this figure                       */
+    const json_t *labels;             /* of its curves: {SPEC: TEXT} (borrowed); NULL: none      */
     struct attn_row **row;            /* [n] by label, pass and x (borrowed)                     */
     int64_t n;
     char finding_of_bytes[400], finding_of_time[400]; /* in words (curves.h); "" */
@@ -32,21 +30,16 @@ struct attn_figure_groups {
     int n;
 };
 
-/* settings: the "figure" lines of the records (docs/measuring.md), or NULL; borrowed.  Rows get
+/* figures: the "figure" lines of the records (docs/measuring.md), or NULL; borrowed.  Rows get
  * what they are to their group. */
-void attn_groups_make(const struct attn_summary *summary, const json_t *settings,
+void attn_groups_make(const struct attn_summary *summary, const json_t *figures,
                       struct attn_figure_groups *groups);
 void attn_groups_free(struct attn_figure_groups *groups);
 
-/* The plan's setting for a curve, by its whole key or by the spec that it begins with:
- * {"label": {SPEC: TEXT}}; NULL: nothing. */
-const char *attn_group_setting(const struct attn_figure_group *group, const char *what,
-                               const char *key);
+/* The plan's name for a curve, by its whole key or by the spec that it begins with; NULL: none. */
+const char *attn_group_label(const struct attn_figure_group *group, const char *key);
 
-/* Is this row of the curves that the plan wants? */
-int attn_group_shows(const struct attn_figure_group *group, const struct attn_row *row);
-
-/* The name of a row's curve in the legend: what the plan calls it, and of several files which. */
+/* The name of a row's curve in the legend: what the plan calls it, or its label. */
 void attn_group_legend(const struct attn_figure_group *group, const struct attn_row *row,
                        char text[ATTN_LABEL_TEXT]);
 

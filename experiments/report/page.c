@@ -42,7 +42,7 @@ static void put_measure(FILE *file, const struct attn_page *page)
         if (!plugin)
             put_flag(file, "claims", one->claims_path);
     }
-    put_flag(file, "out", page->sources->path[0]);
+    put_flag(file, "out", page->from);
     fputs("\n", file);
 }
 
@@ -54,8 +54,7 @@ static void put_commands(struct attn_document *d, const struct attn_page *page)
     if (page->plan != NULL || (page->keys != NULL && page->keys->n > 0))
         put_measure(file, page);
     fputs("attnlab report", file);
-    for (int f = 0; f < page->sources->n; f++)
-        put_flag(file, "from", page->sources->path[f]);
+    put_flag(file, "from", page->from);
     put_flag(file, "out", page->out);
     fclose(file);
     attn_document_lines(d, attn_cli_need(lines));
@@ -77,17 +76,10 @@ static void put_numbers(struct attn_document *d, const struct attn_figure *figur
 /* The picture, and the label for those who do not see it. */
 static void put_picture(struct attn_document *d, const struct attn_figure *figure)
 {
-    int has_svg = figure->formats == NULL || attn_cli_listed(figure->formats, " ", "svg");
-    const char *of = has_svg ? "svg" : figure->formats;
-    if (has_svg) {
-        fputs("![", d->out);
-        attn_document_put(d, ATTN_WORDS,
-                          "%s. %s. %s The numbers are in the table below the figure.",
-                          figure->title, figure->subtitle, figure->finding);
-        (void)fprintf(d->out, "](figures/%s.svg)\n\n", figure->name);
-    } else /* the plan wants none that stands in a page */
-        (void)fprintf(d->out, "[figures/%s.%.3s](figures/%s.%.3s)\n\n", figure->name, of,
-                      figure->name, of);
+    fputs("![", d->out);
+    attn_document_put(d, ATTN_WORDS, "%s. %s. %s The numbers are in the table below the figure.",
+                      figure->title, figure->subtitle, figure->finding);
+    (void)fprintf(d->out, "](figures/%s.svg)\n\n", figure->name);
     if (figure->finding[0] != '\0') {
         attn_document_put(d, ATTN_STRONG, "%s.", figure->finding);
         fputc(' ', d->out);
@@ -136,38 +128,17 @@ static void put_figures(struct attn_document *d, const struct attn_page *page)
 
 /* ---- machine, calibration ------------------------------------------------------------------ */
 
-/* A column for each file; what differs between them comes first. */
 static void put_machine(struct attn_document *d, const struct attn_page *page)
 {
-    static const char *const file[ATTN_SOURCES_MOST] = {"1", "2", "3", "4"};
-    const struct attn_sources *of = page->sources;
-    struct attn_column column[ATTN_SOURCES_MOST + 2] = {{"fact", "fact", ATTN_UNIT_WORDS}};
-    json_t *all = json_object(), *rows = json_array(), *value;
-    json_t *names = json_pack("{s:s}", "fact", "records");
+    static const struct attn_column column[] = {
+        {"fact", "fact", ATTN_UNIT_WORDS}, {"value", "value", ATTN_UNIT_WORDS}, {.key = NULL}};
+    json_t *rows = json_array(), *value;
     const char *key;
-    for (int f = 0; f < of->n; f++) {
-        column[f + 1] = (struct attn_column){file[f], of->n > 1 ? "" : "value", ATTN_UNIT_WORDS};
-        json_object_set_new(names, file[f], attn_cli_words(of->name[f]));
-        if (of->machine[f] != NULL)
-            json_object_update_missing(all, of->machine[f]);
+    json_object_foreach(page->records->machine, key, value)
+    {
+        if (strcmp(key, "record") != 0 && strcmp(key, "schema") != 0)
+            json_array_append_new(rows, json_pack("{s:s,s:O}", "fact", key, "value", value));
     }
-    json_object_del(all, "record");
-    json_object_del(all, "schema");
-    if (of->n > 1 && json_object_size(all) > 0)
-        json_array_append(rows, names);
-    for (int differ = of->n > 1; differ >= 0; differ--)
-        json_object_foreach(all, key, value)
-        {
-            if (attn_sources_differ(of, key) != differ)
-                continue;
-            json_t *row = differ ? json_pack("{s:{s:s}}", "fact", "bad", key)
-                                 : json_pack("{s:s}", "fact", key);
-            for (int f = 0; f < of->n; f++)
-                json_object_set(row, file[f], json_object_get(of->machine[f], key));
-            json_array_append_new(rows, row);
-        }
-    json_decref(names);
-    json_decref(all);
     if (json_array_size(rows) == 0)
         attn_document_text(d, "These records have no machine line.");
     else
@@ -211,7 +182,7 @@ static void put_calibration(struct attn_document *d, const struct attn_page *pag
                                                 {.key = NULL}};
     size_t index;
     json_t *line, *rows = json_array();
-    json_array_foreach(page->sources->all.calibration, index, line) json_array_append_new(
+    json_array_foreach(page->records->calibration, index, line) json_array_append_new(
         rows, json_pack("{s:s,s:s,s:o}", "session", word(line, "session"), "kind",
                         word(line, "kind"), "result", calibration_of(line)));
     if (json_array_size(rows) == 0)
@@ -233,7 +204,7 @@ static void put_counts(struct attn_document *d, const struct attn_page *page)
     }
     attn_document_put(d, ATTN_WORDS,
                       "%s records of %s points: %s measured and right, %s only priced, %s neither.",
-                      attn_cli_grouped(page->sources->all.n, records),
+                      attn_cli_grouped(page->records->n, records),
                       attn_cli_grouped(page->summary->n, points), attn_cli_grouped(good, ok),
                       attn_cli_grouped(priced, only),
                       attn_cli_grouped(page->summary->n - good - priced, rest));
@@ -241,39 +212,25 @@ static void put_counts(struct attn_document *d, const struct attn_page *page)
 
 static void put_records(struct attn_document *d, const struct attn_page *page)
 {
-    for (int f = 0; f < page->sources->n; f++) {
-        fputs(f > 0 ? ", " : "", d->out);
-        attn_document_put(d, ATTN_CODE, "%s", page->sources->path[f]);
-    }
+    attn_document_put(d, ATTN_CODE, "%s", page->from);
 }
 
 static void put_date(struct attn_document *d, const struct attn_page *page)
 {
-    const char *date = json_string_value(json_object_get(page->sources->all.machine, "date"));
+    const char *date = json_string_value(json_object_get(page->records->machine, "date"));
     if (date != NULL)
         attn_document_put(d, ATTN_WORDS, "Measured %s.", date);
 }
 
-static const struct {
-    const char *name;
-    void (*put)(struct attn_document *d, const struct attn_page *page);
-} holes[] = {{"counts", put_counts},
-             {"records", put_records},
-             {"date", put_date},
-             {"summary", attn_page_summaries},
-             {"notes", attn_page_notes},
-             {"findings", attn_page_findings},
-             {"first-figure", put_first_figure},
-             {"figures", put_figures},
-             {"others", attn_page_others},
-             {"live", attn_page_live},
-             {"shares", attn_page_shares},
-             {"external", attn_page_external},
-             {"not-run", attn_page_not_run},
-             {"calibration", put_calibration},
-             {"machine", put_machine},
-             {"commands", put_commands}};
-enum { HOLES = sizeof holes / sizeof holes[0] };
+static const struct attn_page_hole holes[] = {{"counts", put_counts},
+                                              {"records", put_records},
+                                              {"date", put_date},
+                                              {"first-figure", put_first_figure},
+                                              {"figures", put_figures},
+                                              {"calibration", put_calibration},
+                                              {"machine", put_machine},
+                                              {"commands", put_commands},
+                                              {.name = NULL}};
 
 /* {{?CONDITION}} ... {{/}}: what stands between is for pages of which this holds; -1: no such. */
 static int holds(const struct attn_page *page, const char *condition)
@@ -298,13 +255,14 @@ static int holds(const struct attn_page *page, const char *condition)
 static enum attn_status fill_hole(struct attn_document *d, const struct attn_page *page,
                                   const char *name, struct attn_error *err)
 {
-    int h = 0;
-    while (h < HOLES && strcmp(holes[h].name, name) != 0)
-        h++;
-    if (h == HOLES)
-        return attn_fail(err, ATTN_ENOMEM, "report.md: there is no hole {{%s}}", name);
-    holes[h].put(d, page);
-    return ATTN_OK;
+    const struct attn_page_hole *const list[] = {holes, attn_page_openings, attn_page_tables};
+    for (int l = 0; l < 3; l++)
+        for (const struct attn_page_hole *hole = list[l]; hole->name != NULL; hole++)
+            if (strcmp(hole->name, name) == 0) {
+                hole->put(d, page);
+                return ATTN_OK;
+            }
+    return attn_fail(err, ATTN_ENOMEM, "report.md: there is no hole {{%s}}", name);
 }
 
 static const char title[] = "attnlab: the cost of attention, measured";

@@ -5,12 +5,12 @@
 
 #include "experiments/measure/external_specs.h"
 #include "experiments/report/figures.h"
-#include "experiments/report/sources.h"
 #include "experiments/table/document.h"
 
 struct attn_page {
     const char *out; /* the folder of the report                                     */
-    const struct attn_sources *sources; /* its records                                   */
+    const struct attn_records *records;
+    const char *from; /* the file that they were read from */
     const char *plan; /* the plan they were measured by; NULL when it is not known    */
     const struct attn_cli_list *keys; /* flags that replaced what it says; may be NULL       */
     const struct attn_external_specs
@@ -24,19 +24,14 @@ struct attn_page {
  * cannot be, or the template has a hole that is not known. */
 enum attn_status attn_page_write(const struct attn_page *page, char **path, struct attn_error *err);
 
-/* ---- findings.c ------------------------------------------------------------------------------ */
+/* A hole of the template, and the function that fills it. */
+struct attn_page_hole {
+    const char *name; /* NULL ends a list */
+    void (*put)(struct attn_document *d, const struct attn_page *page);
+};
+extern const struct attn_page_hole attn_page_openings[]; /* findings.c */
+extern const struct attn_page_hole attn_page_tables[];   /* page_tables.c */
 
-void attn_page_notes(struct attn_document *d, const struct attn_page *page);
-void attn_page_findings(struct attn_document *d, const struct attn_page *page);
-
-/* ---- page_tables.c --------------------------------------------------------------------------- */
-
-void attn_page_summaries(struct attn_document *d, const struct attn_page *page);
-void attn_page_others(struct attn_document *d, const struct attn_page *page);
-void attn_page_live(struct attn_document *d, const struct attn_page *page);
-void attn_page_shares(struct attn_document *d, const struct attn_page *page);
-void attn_page_external(struct attn_document *d, const struct attn_page *page);
-void attn_page_not_run(struct attn_document *d, const struct attn_page *page);
 int attn_page_has_external(const struct attn_page *page);
 
 /* Names the curves that were not measured, and from where on: "Dropped by the time budget: dense

@@ -108,7 +108,7 @@ static void put_summary(struct attn_document *d, const struct attn_figure_group 
     attn_document_table(d, column, rows);
 }
 
-void attn_page_summaries(struct attn_document *d, const struct attn_page *page)
+static void put_summaries(struct attn_document *d, const struct attn_page *page)
 {
     for (int g = 0; g < page->groups->n; g++)
         if (page->groups->group[g].kind == ATTN_GROUP_LENGTH)
@@ -116,12 +116,6 @@ void attn_page_summaries(struct attn_document *d, const struct attn_page *page)
 }
 
 /* ---- tables of groups ------------------------------------------------------------------------ */
-
-/* A spec, and of several files of records which one it is of. */
-static json_t *spec_of(const struct attn_point *p)
-{
-    return p->origin == NULL ? json_string(p->spec) : json_sprintf("%s (%s)", p->spec, p->origin);
-}
 
 /* A table for each group of a kind, folded where figures show the same; row_of: NULL for a row that
  * is not shown. */
@@ -144,7 +138,7 @@ static void put_groups(struct attn_document *d, const struct attn_page *page,
         json_t *rows = json_array(), *row;
         for (int64_t s = 0; s < group->n; s++)
             if ((row = row_of(group, s)) != NULL) {
-                json_object_set_new(row, "spec", spec_of(group->row[s]->point));
+                json_object_set_new(row, "spec", json_string(group->row[s]->point->spec));
                 json_array_append_new(rows, row);
             }
         if (kind != ATTN_GROUP_OTHER)
@@ -165,7 +159,7 @@ static json_t *other_row(const struct attn_figure_group *group, int64_t s)
 }
 
 /* Groups whose name begins with no known word: a table only. */
-void attn_page_others(struct attn_document *d, const struct attn_page *page)
+static void put_others(struct attn_document *d, const struct attn_page *page)
 {
     static const struct attn_column column[] = {{"spec", "implementation", ATTN_UNIT_CODE},
                                                 {"case", "case", ATTN_UNIT_CODE},
@@ -213,7 +207,7 @@ static json_t *live_row(const struct attn_figure_group *group, int64_t s)
 }
 
 /* Price = ledger = resident set. */
-void attn_page_live(struct attn_document *d, const struct attn_page *page)
+static void put_live(struct attn_document *d, const struct attn_page *page)
 {
     static const struct attn_column column[] = {
         {"spec", "implementation", ATTN_UNIT_CODE},
@@ -241,7 +235,7 @@ static json_t *share_row(const struct attn_figure_group *group, int64_t s)
 }
 
 /* The memory of a rank. */
-void attn_page_shares(struct attn_document *d, const struct attn_page *page)
+static void put_shares(struct attn_document *d, const struct attn_page *page)
 {
     static const struct attn_column column[] = {
         {"spec", "implementation", ATTN_UNIT_CODE},
@@ -308,7 +302,7 @@ static int64_t largest_mask(const struct attn_page *page, const char *spec)
     return most;
 }
 
-void attn_page_external(struct attn_document *d, const struct attn_page *page)
+static void put_external(struct attn_document *d, const struct attn_page *page)
 {
     static const struct attn_column column[] = {{"name", "name", ATTN_UNIT_CODE},
                                                 {"what", "what", ATTN_UNIT_WORDS},
@@ -413,7 +407,7 @@ void attn_group_not_run(const struct attn_figure_group *group, char *text, size_
     }
 }
 
-void attn_page_not_run(struct attn_document *d, const struct attn_page *page)
+static void put_not_run(struct attn_document *d, const struct attn_page *page)
 {
     static const struct attn_column column[] = {{"group", "group", ATTN_UNIT_WORDS},
                                                 {"spec", "implementation", ATTN_UNIT_CODE},
@@ -430,7 +424,7 @@ void attn_page_not_run(struct attn_document *d, const struct attn_page *page)
                                    p->message[0] != '\0' ? ": " : "", p->message);
         json_array_append_new(
             of[row->status == ATTN_POINT_DROPPED],
-            json_pack("{s:s,s:o,s:s,s:o}", "group", p->group, "spec", spec_of(p), "case", p->text,
+            json_pack("{s:s,s:s,s:s,s:o}", "group", p->group, "spec", p->spec, "case", p->text,
                       "why",
                       row->status == ATTN_POINT_WRONG ? json_pack("{s:o}", "bad", why) : why));
     }
@@ -448,3 +442,11 @@ void attn_page_not_run(struct attn_document *d, const struct attn_page *page)
         attn_document_unfold(d);
     }
 }
+
+const struct attn_page_hole attn_page_tables[] = {{"summary", put_summaries},
+                                                  {"others", put_others},
+                                                  {"live", put_live},
+                                                  {"shares", put_shares},
+                                                  {"external", put_external},
+                                                  {"not-run", put_not_run},
+                                                  {.name = NULL}};

@@ -48,29 +48,26 @@ static int place_of(json_t *others, const char *impl)
 
 /* The key that distinguishes rows, its parts in the order of their weight.  Behind each text stands
  * a byte less than any character. */
-static char *key_of(const struct attn_point *p, int group, int impl, int origin)
+static char *key_of(const struct attn_point *p, int group, int impl)
 {
     char spec[128];
     attn_spec_without_ranks(p->spec, spec);
-    return attn_cli_text("%08d%08d%s\001%08d%d%d%08lld%08lld%020lld%08d%020.17f%s\001%s", group,
-                         impl, spec, origin, (int)p->c.pass, (int)p->stack.save,
-                         (long long)p->stack.n, (long long)p->stack.hidden, (long long)p->c.n_query,
-                         p->ranks, p->density, p->spec, p->text);
+    return attn_cli_text("%08d%08d%s\001%d%d%08lld%020lld%08d%020.17f%s\001%s", group, impl, spec,
+                         (int)p->c.pass, (int)p->stack.save, (long long)p->stack.n,
+                         (long long)p->c.n_query, p->ranks, p->density, p->spec, p->text);
 }
 
 static struct entry *sort_entries(const struct attn_point *points, int64_t n)
 {
     struct entry *entry = attn_cli_need(malloc(((size_t)n + 1) * sizeof *entry));
-    json_t *groups = json_object(), *others = json_object(), *origins = json_object();
+    json_t *groups = json_object(), *others = json_object();
     for (int64_t s = 0; s < n; s++) {
         const struct attn_point *p = &points[s];
         int impl = place_of(others, p->impl), group = place_in(groups, p->group);
-        int origin = place_in(origins, p->origin != NULL ? p->origin : "");
-        entry[s] = (struct entry){p, impl, key_of(p, group, impl, origin)};
+        entry[s] = (struct entry){p, impl, key_of(p, group, impl)};
     }
     json_decref(groups);
     json_decref(others);
-    json_decref(origins);
     qsort(entry, (size_t)n, sizeof *entry, compare_entries);
     return entry;
 }

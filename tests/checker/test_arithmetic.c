@@ -101,6 +101,15 @@ TEST_EACH(honest_sets_on_seeds, 4)
         }
 }
 
+/* q is far below the subnormals of f16 and k far above its range: the bound of such sums has
+ * overflowed to a NaN, and honest gradients are infinite. */
+TEST(sums_whose_bound_overflows)
+{
+    static const char *const text = "h2q9k21d8v6:none:bf16:faint:s1:pass=bwd";
+    const struct attn_case c = case_of(text);
+    run_sets(&c, text);
+}
+
 /* Runs after the above, and says what they came to. */
 TEST(honest_sets_are_judged)
 {

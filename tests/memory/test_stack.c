@@ -26,7 +26,7 @@ enum { CASES = sizeof cases / sizeof cases[0] };
 
 /* The point process's own code, here: what it measured. */
 static struct attn_point *run(const struct attn_spec *spec, const char *text, enum attn_pass half,
-                              enum attn_stack_save save, int hidden)
+                              enum attn_stack_save save)
 {
     static struct attn_point p;
     const struct attn_point_how how = {.repeat = 1, .verify_all = 2048};
@@ -35,7 +35,7 @@ static struct attn_point *run(const struct attn_spec *spec, const char *text, en
     p.c = case_of(text);
     p.c.pass = half;
     attn_case_print(&p.c, p.text);
-    p.stack = (struct attn_stack){LAYERS, save, hidden, 0};
+    p.stack = (struct attn_stack){LAYERS, save, 0, 0};
     attn_point_measure_spec(&how, spec, &p);
     return &p;
 }
@@ -62,15 +62,14 @@ static void check_live(const char *what, const struct attn_cost *cost, const str
 
 /* One half, priced and measured; NULL: refused by both. */
 static const struct attn_point *check_half(const struct attn_spec *spec, const char *text,
-                                           enum attn_pass half, enum attn_stack_save save,
-                                           int hidden)
+                                           enum attn_pass half, enum attn_stack_save save)
 {
-    const struct attn_stack layers = {LAYERS, save, hidden, 0};
+    const struct attn_stack layers = {LAYERS, save, 0, 0};
     struct attn_stack_cost cost;
     struct attn_error err = {0};
     char name[128], stack[ATTN_STACK_TEXT], what[512];
     enum attn_status status = price(spec, text, half, &layers, &cost, &err);
-    const struct attn_point *p = run(spec, text, half, save, hidden);
+    const struct attn_point *p = run(spec, text, half, save);
     attn_spec_print(spec, name, sizeof name);
     snprintf(what, sizeof what, "%s, %s, %s, %.200s", name, attn_stack_print(&layers, stack),
              attn_pass_name(half), text);
@@ -97,7 +96,7 @@ TEST_EACH(price_is_ledger, memory_specs(NULL))
         for (int save = 0; save < ATTN_SAVES; save++)
             for (int half = ATTN_FORWARD; half <= (int)ATTN_BACKWARD; half++)
                 checked += check_half(&list[_i], cases[c], (enum attn_pass)half,
-                                      (enum attn_stack_save)save, 0) != NULL;
+                                      (enum attn_stack_save)save) != NULL;
     ck_assert(checked > 0 || list[_i].impl->ranks != NULL);
 }
 
@@ -167,45 +166,7 @@ TEST(price_is_what_the_words_say)
     }
 }
 
-/* ---- with a hidden width --------------------------------------------------------------------- */
-
-/* Every spec; and what is made again has the bits of what was kept. */
-TEST_EACH(hidden_price_is_ledger, memory_specs(NULL))
-{
-    static const char text[] = "b2h4g2q33d8v12:none:f32:normal:s1";
-    struct attn_spec list[MEMORY_SPECS];
-    int n = memory_specs(list), runs = 0;
-    char digest[2][24] = {"", ""};
-    ck_assert_int_lt(_i, n);
-    for (int save = 0; save < ATTN_SAVES; save++)
-        for (int half = ATTN_FORWARD; half <= (int)ATTN_BACKWARD; half++) {
-            const struct attn_point *p =
-                check_half(&list[_i], text, (enum attn_pass)half, (enum attn_stack_save)save, 20);
-            if (p == NULL)
-                continue;
-            ck_assert(digest[half][0] == '\0' || strcmp(digest[half], p->digest) == 0);
-            strcpy(digest[half], p->digest);
-            runs++;
-        }
-    ck_assert(runs == (list[_i].impl->ranks != NULL ? 0 : 4));
-}
-
-/* Options and data that a layer of a hidden width refuses. */
-TEST(hidden_refuses)
-{
-    static const struct {
-        const char *text, *words;
-    } refused[] = {{"q8d4:none:bf16:normal:s1", "f64 and f32 would work"},
-                   {"q8d4:none:f32:ones:s1", "a case of fill normal"},
-                   {"q8d4:none:f32:normal:s1:softcap=5", "neither a softcap nor a bias"},
-                   {"q8k9d4:none:f32:normal:s1", "attends to itself"}};
-    const struct attn_spec spec = spec_of("tiled");
-    for (size_t r = 0; r < sizeof refused / sizeof *refused; r++) {
-        const struct attn_point *p = run(&spec, refused[r].text, ATTN_FORWARD, ATTN_SAVE_ROWS, 8);
-        ck_assert_msg(p->status != ATTN_POINT_OK && strstr(p->message, refused[r].words) != NULL,
-                      "%s: %s", refused[r].text, p->message);
-    }
-}
+/* ---- what is wrong --------------------------------------------------------------------------- */
 
 /* An implementation that spoils an element of O from its nth call on. */
 static int spoils_from, n_calls;
@@ -220,17 +181,16 @@ static enum attn_status spoil(struct attn_ctx *ctx, const struct attn_problem *p
 }
 
 /* Wrong in every layer is wrong; wrong in another than the first is other bits. */
-TEST_EACH(what_is_wrong_is_found, 4)
+TEST_EACH(what_is_wrong_is_found, 2)
 {
     struct attn_spec spec = spec_of("tiled");
     struct attn_impl bad = *spec.impl;
-    int hidden = _i % 2 * 20;
     bad.forward = spoil;
     spec.impl = &bad;
     n_calls = 0;
-    spoils_from = _i / 2;
+    spoils_from = _i;
     const struct attn_point *p =
-        run(&spec, "h2q16d8:none:f32:normal:s1", ATTN_FORWARD, ATTN_SAVE_ROWS, hidden);
+        run(&spec, "h2q16d8:none:f32:normal:s1", ATTN_FORWARD, ATTN_SAVE_ROWS);
     ck_assert_msg(p->status == (spoils_from == 0 ? ATTN_POINT_WRONG : ATTN_POINT_ERROR), "%s",
                   p->message);
     ck_assert_msg(spoils_from == 0 || strstr(p->message, "layer.o of a layer has other bits"), "%s",
@@ -255,9 +215,13 @@ TEST(hidden_by_hand)
     ck_assert_int_eq(cost.cost.saved_bytes, 28 * (weights + x + 4 * x) / 2 + 28 * lse);
     ck_assert_int_eq(attn_stack_price(&rows, &spec, &p, ATTN_BACKWARD, &cost, NULL), ATTN_OK);
     ck_assert_int_eq(attn_account_bytes(cost.cost.live, cost.cost.n_live, "layer.lse"), 28 * lse);
-    p.dtype = ATTN_F32;
-    p.n_key = 77;
     struct attn_error err = {0};
+    p.dtype = ATTN_F32;
+    p.softcap = 5;
+    ck_refusal(attn_stack_price(&rows, &spec, &p, ATTN_FORWARD, &cost, &err), ATTN_ENOTSUP, &err,
+               "neither a softcap nor a bias");
+    p.softcap = 0;
+    p.n_key = 77;
     ck_refusal(attn_stack_price(&rows, &spec, &p, ATTN_FORWARD, &cost, &err), ATTN_EINVAL, &err,
                "attends to itself");
 }

@@ -213,7 +213,7 @@ TEST(zeros_that_pass)
 
 TEST(ways_to_store_a_mask)
 {
-    ck_assert_double_eq(number("attnlab price --mask-storage --length 1Mi --mask "
+    ck_assert_double_eq(number("attnlab storage --length 1Mi --mask "
                                "'causal(br)&window(511,0,br)' | grep -c '^[a-z].* [GT]iB '"),
                         8);
     says("docs/course/02-sparsity.md", "stored in eight ways");

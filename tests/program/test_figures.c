@@ -1,5 +1,5 @@
 /* Which figures a group has and what stands where in them: every word of the table of groups, the
- * frontier of a trade-off, records of several files, and records of others. */
+ * frontier of a trade-off, and records of others. */
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -7,7 +7,6 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/stats.h"
-#include "experiments/report/sources.h"
 #include "tests/fixtures/report_fixture.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/suites.h"
@@ -205,85 +204,4 @@ TEST(a_trade_off)
                       point[i].spec);
     }
     ck_assert_ptr_nonnull(strstr(figure->finding, "3 of 6 points"));
-}
-
-/* ---- several files --------------------------------------------------------------------------- */
-
-/* A file of records: curves of dense and tiled-textbook under a machine line, with times `slower`
- * times as long. */
-static const char *write_file(const char *name, const char *machine, double slower)
-{
-    static char path[4][1024];
-    static int next;
-    fixture_add_curves();
-    for (int i = 0; i < fixture_n_points; i++)
-        fixture_points[i].warm_s[0] *= slower;
-    char *points = scratch_read(fixture_write_records("points.jsonl")), *all;
-    ck_assert_int_gt(asprintf(&all, "%s%s", machine, points), 0);
-    next = (next + 1) % 4;
-    (void)snprintf(path[next], sizeof path[next], "%s", scratch_put(name, all, strlen(all)));
-    free(points);
-    free(all);
-    return path[next];
-}
-
-#define MACHINE(cpu, cores, version, build)                                             \
-    "{\"schema\":2,\"record\":\"machine\",\"cpu\":\"" cpu "\",\"cores_online\":" #cores \
-    ",\"version\":\"" version "\",\"build\":\"" build "\"}\n"
-static const struct {
-    const char *machine[2], *name[2];
-} machines[] = {
-    {{MACHINE("AMD EPYC 7B13 64-Core Processor", 2, "1", "1+a"),
-      MACHINE("Intel(R) Xeon(R) CPU @ 2.80GHz", 4, "1", "1+a")},
-     {"AMD EPYC 7B13", "Intel Xeon"}},
-    {{MACHINE("A", 2, "1", "1+a"), MACHINE("A", 4, "2", "2+a")}, {"2 cores / 1", "4 cores / 2"}},
-    {{MACHINE("A", 1, "1", "1+a"), MACHINE("A", 1, "1", "1+b")}, {"1+a", "1+b"}},
-    {{MACHINE("A", 1, "1", "1+a"), MACHINE("A", 1, "1", "1+a")}, {"one.jsonl", "two.jsonl"}},
-    {{"", MACHINE("A", 1, "1", "1+a")}, {"unknown / unknown", "A / 1"}},
-};
-
-/* Files are named by what differs; every curve, median and row is of one of them. */
-TEST_EACH(files_side_by_side, COUNT(machines))
-{
-    struct attn_error err = {ATTN_OK, ""};
-    struct attn_sources sources;
-    const char *path[] = {write_file("one.jsonl", machines[_i].machine[0], 1),
-                          write_file("two.jsonl", machines[_i].machine[1], 3)};
-    ck_assert_msg(attn_sources_read(path, 2, &sources, &err) == ATTN_OK, "%s", err.text);
-    for (int f = 0; f < 2; f++)
-        ck_assert_str_eq(sources.name[f], machines[_i].name[f]);
-    ck_assert_int_eq(sources.all.n, 16);
-    memcpy(fixture_points, sources.all.point, 16 * sizeof *fixture_points);
-    fixture_n_points = 16;
-    fixture_fold(sources.all.figures);
-    ck_assert_int_eq(fixture_summary.n, 16);
-    ck_assert_int_eq(fixture_groups.n, 1);
-    const struct attn_figure *figure = fixture_draw("time", 0);
-    ck_assert_int_eq(figure->n_curves, 4);
-    for (int64_t i = 0; i < figure->n; i++) {
-        const struct attn_figure_point *p = &figure->point[i];
-        int is_second = strstr(figure->curve[p->curve].label, sources.name[1]) != NULL;
-        ck_assert_ptr_nonnull(strstr(figure->curve[p->curve].label, sources.name[is_second]));
-        ck_assert_double_eq_tol(fixture_number(figure, i, "median_s"),
-                                (is_second ? 3e-9 : 1e-9) * p->x * p->x, 1e-15);
-    }
-    ck_assert_int_ne(figure->curve[0].mark, figure->curve[1].mark);
-    ck_assert_str_eq(figure->curve[0].colour, figure->curve[1].colour);
-    attn_sources_free(&sources);
-}
-
-/* The differences stand on the page; a file that cannot be read changes nothing that is there. */
-TEST(the_page_says_what_differs)
-{
-    const char *a = write_file("a.jsonl", MACHINE("A", 2, "1", "1+a"), 1);
-    const char *b = write_file("b.jsonl", MACHINE("B", 2, "1", "1+a"), 2);
-    fixture_report(0, "", "--from '%s' --from '%s'", a, b);
-    char *page = scratch_read(scratch_path("out/index.html"));
-    fixture_expect_words_of("out/index.html",
-                            WORDS("<strong>cpu</strong>", "-<strong>cores_online", "dense (B)"));
-    const char *bad = scratch_put("bad.jsonl", "{\"schema\":2}\n", 13);
-    fixture_report(2, "bad.jsonl:1: ", "--from '%s' --from '%s'", a, bad);
-    fixture_report(2, "is given twice", "--from '%s' --from '%s'", a, a);
-    fixture_expect_words_of("out/index.html", WORDS(page));
-    free(page);
 }

@@ -233,48 +233,17 @@ TEST(nothing_is_cut_and_nothing_meets)
 
 /* ---- what the plan says ---------------------------------------------------------------------- */
 
-static const char *put_plan(const char *look)
-{
-    char text[256];
-    int n = snprintf(text, sizeof text,
-                     "group length-causal\n spec = dense tiled-textbook\n"
-                     " length = 8\n%s\n",
-                     look);
-    return scratch_put("look.plan", text, (size_t)n);
-}
-
-/* Only these curves, one panel, PDF only, a preset; and a flag that overrules the plan. */
-TEST(the_plan_chooses)
+/* As wide as the flag says, and a label of a curve that no record has. */
+TEST(a_preset_and_a_label)
 {
     char from[1024];
     fixture_add_curves();
-    for (int l = 0; l < 2; l++)
-        strcpy(fixture_add("length-causal", "dense",
-                           l == 0 ? "q256d64:causal(br):f32:normal:s1:pass=bwd"
-                                  : "q512d64:causal(br):f32:normal:s1:pass=bwd",
-                           0)
-                   ->worst_output,
-               "dq");
     (void)snprintf(from, sizeof from, "%s", fixture_write_records("r.jsonl"));
-    fixture_report(0, "", "--from '%s' --plan '%s'", from,
-                   put_plan(" curves = dense ; panels = forward ; formats = pdf ; preset = column\n"
-                            " panels error = O"));
-    fixture_expect_words_of("out/figures/memory-causal.gp",
-                            WORDS("preset   = 'column'", "formats  = 'pdf'",
-                                  "panels   = 'forward'\n", "\"dense\" \"dense\"",
-                                  "-tiled-textbook\""));
-    fixture_expect_words_of("out/figures/memory-causal.csv", WORDS("dense,", "-tiled-textbook"));
-    fixture_expect_words_of("out/figures/error-causal.gp", WORDS("panels   = 'O'\n"));
-    fixture_expect_words_of("out/index.html", WORDS("figures/memory-causal.pdf", "-<img"));
-    ck_assert(fixture_is_there("out/figures/memory-causal.pdf"));
-    ck_assert(!fixture_is_there("out/figures/memory-causal.svg"));
-    fixture_report(0, "", "--from '%s' --preset slides --plan '%s'", from,
-                   put_plan(" preset = column"));
-    fixture_expect_words_of("out/figures/memory-causal.gp",
-                            WORDS("preset   = 'slides'", "panels   = 'forward backward'\n"));
+    fixture_report(0, "", "--from '%s' --preset slides", from);
+    fixture_expect_words_of("out/figures/memory-causal.gp", WORDS("preset   = 'slides'"));
     fixture_report(2, "page, column or slides would work", "--from '%s' --preset a4", from);
-    fixture_report(0, "curves names 'csr', of which it has no record", "--from '%s' --plan '%s'",
-                   from, scratch_put("csr.plan", "group length-causal\n curves = dense csr\n", 40));
+    fixture_report(0, "label names 'csr', of which it has no record", "--from '%s' --plan '%s'",
+                   from, scratch_put("csr.plan", "group length-causal\n label csr = c\n", 35));
 }
 
 /* ---- edited scripts ------------------------------------------------------------------------- */

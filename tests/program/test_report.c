@@ -263,38 +263,6 @@ TEST(masks_make_groups)
     ck_assert_int_eq(fixture_groups.group[2].n, 2);
 }
 
-/* Groups that name one figure are drawn in it, each curve with its mask, label and colour. */
-TEST(groups_share_a_figure)
-{
-    json_t *settings =
-        json_pack("[{s:s, s:s, s:s, s:{s:s}, s:{s:s}}, {s:s, s:s, s:{s:s}, s:{s:s}}]", "group",
-                  "length-a", "figure", "length-x", "title", "both", "x-range", "", "8:99]; `id`",
-                  "y-range", "time", "1:9", "group", "length-b", "figure", "length-x", "label",
-                  "tiled", "Fast", "colour", "tiled", "#012345");
-    fixture_n_points = 0;
-    for (int l = 0; l < 2; l++) {
-        static const char *const text[][2] = {
-            {"q256d64:none:f32:normal:s1", "q256d64:window(3,4,br):f32:normal:s1"},
-            {"q512d64:none:f32:normal:s1", "q512d64:window(3,4,br):f32:normal:s1"}};
-        fixture_add("length-a", "dense", text[l][0], 0);
-        fixture_add("length-b", "tiled", text[l][1], 0);
-    }
-    fixture_fold(settings);
-    ck_assert_int_eq(fixture_groups.n, 1);
-    const struct attn_figure *figure = fixture_draw("memory", 0);
-    ck_assert_str_eq(figure->name, "memory-x");
-    ck_assert_ptr_nonnull(strstr(figure->title, ", both"));
-    ck_assert_ptr_null(strchr(figure->x_range, '`')); /* of a hand-made record: not taken */
-    ck_assert_int_eq(figure->n_curves, 2);
-    ck_assert_str_eq(figure->curve[0].label, "dense, no mask");
-    ck_assert_str_eq(figure->curve[1].key, "tiled; window of 8");
-    ck_assert_str_eq(figure->curve[1].label, "Fast");
-    ck_assert_str_eq(figure->curve[1].colour, "#012345");
-    ck_assert_str_ne(figure->y_range, "[1:9]"); /* which is for another figure */
-    ck_assert_str_eq(fixture_draw("time", 0)->y_range, "[1:9]");
-    json_decref(settings);
-}
-
 /* Of seven curves five stand out: the first of each family, then in order; each of the others has a
  * grey of its own. */
 TEST(five_curves_stand_out)
@@ -570,13 +538,12 @@ TEST(records_in_python)
                   scratch_path("out"));
 }
 
-/* Titles, labels and colours of a plan without measuring; and of records of two machines and two
+/* Labels of a plan without measuring; and of records of two machines and two
  * numbers of heads no figure says that they are of one. */
 TEST(a_plan_gives_the_style_of_stored_records)
 {
     static const char plan[] =
-        "group length-causal\n spec = dense ; length = 8\n title = My title\n"
-        " colour dense = #010203\n";
+        "group length-causal\n spec = dense ; length = 8\n label dense = Mine\n";
     static const char machines[] =
         "{\"record\":\"machine\",\"schema\":2,\"cpu\":\"A\",\"cores_online\":2}\n"
         "{\"record\":\"machine\",\"schema\":2,\"cpu\":\"B\",\"cores_online\":2}\n";
@@ -590,8 +557,7 @@ TEST(a_plan_gives_the_style_of_stored_records)
     fixture_report(0, "", "--from '%s' --plan '%s'", from,
                    scratch_put("style.plan", plan, strlen(plan)));
     fixture_expect_words_of("out/figures/memory-causal.gp",
-                            WORDS("My title", "\"dense; H=1\" \"dense, H=1\" #010203",
-                                  "B=1, H=1 to 2, G=1 to 2, d=64",
+                            WORDS("\"dense; H=1\" \"Mine\"", "B=1, H=1 to 2, G=1 to 2, d=64",
                                   "several machines; several builds"));
     free(records);
     free(all);

@@ -63,9 +63,9 @@ static enum attn_status find_subject(struct attn_point_work *work, struct attn_e
     const struct attn_point *p = work->point;
     if (work->spec.impl != NULL) /* given */
         return ATTN_OK;
-    if (strcmp(p->route, attn_external_route[ATTN_EXTERNAL_PLUGIN].word) == 0)
+    if (strcmp(p->route, attn_external_route[ATTN_EXTERNAL_PLUGIN]->word) == 0)
         return load_plugin(work, err);
-    if (strcmp(p->route, attn_external_route[ATTN_EXTERNAL_COMMAND].word) == 0)
+    if (strcmp(p->route, attn_external_route[ATTN_EXTERNAL_COMMAND]->word) == 0)
         return attn_point_command_open(work, err);
     enum attn_status status = attn_spec_parse(p->spec, &work->spec, err);
     return status == ATTN_OK ? attn_cli_run_by(attn_ranks(work->spec.impl, &work->spec.options),

@@ -60,7 +60,7 @@ enum attn_status attn_point_asked(const json_t *line, struct attn_point_how *how
     if (repeat < 0 || repeat > ATTN_RECORD_TIMES)
         return attn_fail(err, ATTN_EINVAL, "repeat %lld: a record has room for 0 to %d",
                          (long long)repeat, ATTN_RECORD_TIMES);
-    int is_command = strcmp(point->route, attn_external_route[ATTN_EXTERNAL_COMMAND].word) == 0;
+    int is_command = strcmp(point->route, attn_external_route[ATTN_EXTERNAL_COMMAND]->word) == 0;
     return is_command && (how->claims == NULL || how->folder == NULL)
                ? attn_fail(err, ATTN_EINVAL, "a command needs \"claims\" and \"folder\"")
                : ATTN_OK;

@@ -21,8 +21,9 @@ struct attn_point_work {
     struct attn_spec spec;
     struct attn_setup setup;
     struct attn_ledger ledger;
-    struct attn_saved saved;   /* of the forward call that a backward point needs */
-    struct attn_rank_use *use; /* [ranks] */
+    struct attn_point_stack *stack; /* of layers; NULL: one call */
+    struct attn_saved saved;        /* of the forward call that a backward point needs */
+    struct attn_rank_use *use;      /* [ranks] */
     double cpu_max[ATTN_RECORD_TIMES], cpu_sum[ATTN_RECORD_TIMES];
     struct attn_plugin_impl *plugin;     /* NULL: ours, or a command                           */
     double plugin_wall, plugin_cpu;      /* of its last call, by the clock right around it     */
@@ -42,8 +43,8 @@ void attn_point_measure_spec(const struct attn_point_how *how, const struct attn
 /* ---- point_stack.c --------------------------------------------------------------------------- */
 
 /* The stack of layers that the point is of (stack.h).  One half of it, with the seconds in its
- * calls; forget: all that layers hold goes, so that it can begin again.  After close the outputs,
- * and of a hidden width the inputs, are those of every layer. */
+ * calls; forget: all that layers hold goes, so that it can begin again.  After close the outputs
+ * are those of every layer. */
 enum attn_status attn_point_stack_open(struct attn_point_work *work, struct attn_error *err);
 enum attn_status attn_point_stack_half(struct attn_point_work *work, enum attn_pass half,
                                        double *seconds, struct attn_error *err);

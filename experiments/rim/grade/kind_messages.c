@@ -32,7 +32,7 @@ static enum attn_status ask(const struct attn_grading *g, const char *text,
                               .source = g->of->source,
                               .timeout_s = CALL_S,
                               .how = {.calls = 1}};
-    const struct attn_external_route *route = &attn_external_route[x.kind];
+    const struct attn_external_route *route = attn_external_route[x.kind];
     *asked = (struct attn_asked){.name = "messages"};
     enum attn_status status = attn_case_parse(text, &asked->c, err);
     if (status == ATTN_OK) {

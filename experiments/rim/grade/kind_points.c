@@ -123,7 +123,7 @@ static void run_reading(void *arg)
                               .timeout_s = LIMIT_S,
                               .how = {.calls = 1},
                               .diagnosed_s = LIMIT_S}; /* of what fails the cases say why */
-    const struct attn_external_route *route = &attn_external_route[x.kind];
+    const struct attn_external_route *route = attn_external_route[x.kind];
     malloc_trim(0); /* memory that the plug-in would get from us without a page more */
     r->status = route->open(&x, &r->err);
     if (r->status != ATTN_OK)

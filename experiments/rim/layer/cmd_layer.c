@@ -8,13 +8,13 @@
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "experiments/price/messages.h"
+#include "experiments/rim/layer/layer_bound.h"
 #include "experiments/rim/layer/schemes/layer_scheme.h"
 #include "experiments/table/row_table.h"
 #include "ref/mask/mask.h"
 #include "ref/textbook.h"
 #include "tests/harness/base/fileio.h"
 #include "tests/harness/base/fill.h"
-#include "tests/harness/bound/layer_bound.h"
 #include "tests/harness/inputs/case.h"
 
 struct request {

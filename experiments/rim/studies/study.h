@@ -16,8 +16,8 @@
 #include <stdio.h>
 
 #include "experiments/measure/record.h"
-#include "experiments/price/tape.h"
 #include "experiments/report/figures.h"
+#include "experiments/rim/storage/tape.h"
 
 enum attn_study_label { ATTN_PUBLISHED, ATTN_DERIVED, ATTN_INFERRED };
 

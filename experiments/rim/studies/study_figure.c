@@ -71,7 +71,7 @@ void attn_study_figure_add(struct attn_study_run *run, enum attn_study_label lab
         add_bar(run, got, block, n);
         return;
     }
-    int curve = attn_figure_curve_of(figure, run->curve, figure->n_curves, 1, NULL);
+    int curve = attn_figure_curve_of(figure, run->curve, figure->n_curves, 1);
     const char *panel = run->panel != NULL ? run->panel : PANEL;
     struct attn_figure_point *point = attn_figure_add(figure, panel, curve, run->x);
     point->y[GOT] = got;

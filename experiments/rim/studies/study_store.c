@@ -1,6 +1,6 @@
 /* Storages of masks in a study (study.h): played on its tapes. */
 #include "experiments/cli/cli.h"
-#include "experiments/price/storage.h"
+#include "experiments/rim/storage/storage.h"
 #include "experiments/rim/studies/study.h"
 
 /* The texts are the study's own: what is wrong with one is a fault of the program. */

@@ -3,7 +3,7 @@
 #ifndef EXPERIMENTS_RIM_STUDIES_XFORMERS_ORDER_H
 #define EXPERIMENTS_RIM_STUDIES_XFORMERS_ORDER_H
 
-#include "experiments/price/tape.h"
+#include "experiments/rim/storage/tape.h"
 
 /* q, k and v are one tensor of B matrices of L x L numbers (d = L in the published run), the mask
  * is what it is called, and is applied or not. */

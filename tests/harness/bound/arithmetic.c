@@ -211,7 +211,7 @@ int attn_may_overflow(const struct attn_precision *a, double size)
 
 int attn_sum_may_overflow(const struct attn_precision *a, double size)
 {
-    return a->u_sum > 0x1p-12 && attn_may_overflow(a, size);
+    return a->u_sum > 0x1p-12 && (isnan(size) || attn_may_overflow(a, size));
 }
 
 /* A term that is scaled by less than 1 before it is added underflows in units of the scaled sum. */

@@ -56,7 +56,8 @@ void attn_precision_print(const struct attn_precision *precision, char *text, si
 /* Unit roundoff of sums of products. */
 double attn_sum_roundoff(const struct attn_precision *precision);
 
-/* May a number of this size be an infinity of the type that inner results, or sums, have? */
+/* May a number of this size be an infinity of the type that inner results, or sums, have?  The size
+ * of a sum is a NaN where its bound has overflowed: the sum may be anything. */
 int attn_may_overflow(const struct attn_precision *precision, double size);
 int attn_sum_may_overflow(const struct attn_precision *precision, double size);
 

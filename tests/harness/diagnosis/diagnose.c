@@ -220,9 +220,9 @@ static enum attn_fault explain_alone(struct attn_failed_run *run, int o, unsigne
     return fault;
 }
 
-/* Nothing explains all outputs: perhaps something explains one of them.  Not what cannot be wrong
- * with one alone: keys that O has not seen are not in LSE either, and what is wrong with O is wrong
- * with LSE too unless LSE has a fault of its own. */
+/* No model explains all outputs, but one may explain a single output.  Models of keys and ranks are
+ * not asked for O alone: a key that O has not seen is missing in LSE too.  A fault of O is a fault
+ * of LSE too, unless LSE has one of its own. */
 static enum attn_fault explain_one(struct attn_failed_run *run)
 {
     static const unsigned both = 1u << ATTN_FAULT_KEYS | 1u << ATTN_FAULT_RANKS,

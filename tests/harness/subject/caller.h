@@ -22,10 +22,4 @@ enum { ATTN_CALLER_BATCH = 64 }; /* cases: few enough that their tensors fit int
 /* Hand a batch over, and wait for the answer: ran says how that ended. */
 void attn_caller_hand(const char *cases, const char *out, double seconds, struct attn_process *ran);
 
-/* Its part of attn_external_route[], beside that of a command (caller_calls.c). */
-enum attn_status attn_caller_ask(struct attn_external *x, struct attn_asked *asked, int n,
-                                 struct attn_answer *answer, struct attn_error *err);
-void attn_caller_relation(struct attn_external *x, const struct attn_relation *relation,
-                          struct attn_answer *answer);
-
 #endif

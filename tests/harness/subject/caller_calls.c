@@ -294,8 +294,8 @@ static void repeat(struct attn_external *x, const struct attn_case *c, struct at
     answer->seconds = attn_seconds(CLOCK_MONOTONIC) - start;
 }
 
-enum attn_status attn_caller_ask(struct attn_external *x, struct attn_asked *asked, int n,
-                                 struct attn_answer *answer, struct attn_error *err)
+static enum attn_status ask(struct attn_external *x, struct attn_asked *asked, int n,
+                            struct attn_answer *answer, struct attn_error *err)
 {
     if (x->how.calls <= 1 || x->gone != ATTN_PASS)
         return attn_exec_ask(x, asked, n, answer, err);
@@ -304,8 +304,8 @@ enum attn_status attn_caller_ask(struct attn_external *x, struct attn_asked *ask
     return ATTN_OK;
 }
 
-void attn_caller_relation(struct attn_external *x, const struct attn_relation *relation,
-                          struct attn_answer *answer)
+static void ask_relation(struct attn_external *x, const struct attn_relation *relation,
+                         struct attn_answer *answer)
 {
     const double start = attn_seconds(CLOCK_MONOTONIC);
     struct attn_error err = {0};
@@ -332,3 +332,7 @@ void attn_caller_relation(struct attn_external *x, const struct attn_relation *r
     attn_temporary_close(k.folder);
     answer->seconds = attn_seconds(CLOCK_MONOTONIC) - start;
 }
+
+const struct attn_external_route attn_caller_route = {
+    "caller", ATTN_ROUTE_FILES, ATTN_CALLER_BATCH,   attn_exec_open,
+    ask,      ask_relation,     attn_exec_unreached, attn_exec_close};

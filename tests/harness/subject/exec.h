@@ -50,7 +50,7 @@ enum attn_status attn_exec_read(const char *folder, const struct attn_claims *cl
 enum attn_status attn_exec_try(const char *command, const struct attn_claims *claims,
                                double timeout_s, struct attn_error *err);
 
-/* The part of attn_external_route[] that a command and the caller share (exec_cases.c). */
+/* The part of their routes that a command and the caller share (exec_cases.c). */
 enum attn_status attn_exec_open(struct attn_external *x, struct attn_error *err);
 enum attn_status attn_exec_ask(struct attn_external *x, struct attn_asked *asked, int n,
                                struct attn_answer *answer, struct attn_error *err);

@@ -355,3 +355,7 @@ void attn_exec_close(struct attn_external *x)
     free(x->command);
     x->command = NULL;
 }
+
+const struct attn_external_route attn_exec_route = {"command",           ATTN_ROUTE_FILES, 0,
+                                                    attn_exec_open,      attn_exec_ask,    NULL,
+                                                    attn_exec_unreached, attn_exec_close};

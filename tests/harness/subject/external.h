@@ -109,7 +109,9 @@ struct attn_external_route {
     /* End its process, remove its files.  x->host is gone then. */
     void (*close)(struct attn_external *x);
 };
-extern const struct attn_external_route attn_external_route[];
+extern const struct attn_external_route *const attn_external_route[]; /* by kind */
+extern const struct attn_external_route attn_own_route, attn_plugin_route, attn_exec_route,
+    attn_caller_route;
 
 /* Seconds up to x->until: 0 or less when it is past, INFINITY when there is no such time. */
 double attn_external_left(const struct attn_external *x);
@@ -137,11 +139,5 @@ int attn_external_done(const struct attn_external *x, const char *results,
 /* Judge a case by the files in a folder of results. */
 void attn_external_judge(struct attn_external *x, const struct attn_asked *asked,
                          const char *results, struct attn_answer *answer);
-
-/* Of ours (own.c). */
-enum attn_status attn_own_ask(struct attn_external *x, struct attn_asked *asked, int n,
-                              struct attn_answer *answer, struct attn_error *err);
-void attn_own_relation(struct attn_external *x, const struct attn_relation *relation,
-                       struct attn_answer *answer);
 
 #endif

@@ -77,8 +77,8 @@ void attn_own_judge(const struct attn_external *x,
         attn_isolated(judge, arg, n, x->timeout_s, answer);
 }
 
-enum attn_status attn_own_ask(struct attn_external *x, struct attn_asked *asked, int n,
-                              struct attn_answer *answer, struct attn_error *err)
+static enum attn_status ask(struct attn_external *x, struct attn_asked *asked, int n,
+                            struct attn_answer *answer, struct attn_error *err)
 {
     struct round round = {.x = x, .asked = asked};
     (void)err;
@@ -90,9 +90,29 @@ enum attn_status attn_own_ask(struct attn_external *x, struct attn_asked *asked,
     return ATTN_OK;
 }
 
-void attn_own_relation(struct attn_external *x, const struct attn_relation *relation,
-                       struct attn_answer *answer)
+static void relation(struct attn_external *x, const struct attn_relation *asked,
+                     struct attn_answer *answer)
 {
-    struct related related = {x, relation};
+    struct related related = {x, asked};
     attn_own_judge(x, judge_relation, &related, 1, answer);
 }
+
+static enum attn_status open_nothing(struct attn_external *x, struct attn_error *err)
+{
+    (void)x, (void)err;
+    return ATTN_OK;
+}
+
+static void close_nothing(struct attn_external *x)
+{
+    (void)x;
+}
+
+const struct attn_external_route attn_own_route = {"implementation of attnlab",
+                                                   ATTN_ROUTE_OWN,
+                                                   16,
+                                                   open_nothing,
+                                                   ask,
+                                                   relation,
+                                                   NULL,
+                                                   close_nothing};

@@ -66,15 +66,6 @@ void attn_plugin_host_end(struct attn_plugin_host *host, struct attn_answer *ans
 int attn_plugin_host_call(struct attn_plugin_host *host, enum attn_pass pass, int is_clean,
                           struct attn_plugin_call *call);
 
-/* The route of a plug-in (external.h, plugin_route.c). */
-enum attn_status attn_plugin_open_route(struct attn_external *x, struct attn_error *err);
-enum attn_status attn_plugin_ask(struct attn_external *x, struct attn_asked *asked, int n,
-                                 struct attn_answer *answer, struct attn_error *err);
-void attn_plugin_relation(struct attn_external *x, const struct attn_relation *relation,
-                          struct attn_answer *answer);
-void attn_plugin_unreached(const struct attn_external *x, char *text, size_t size);
-void attn_plugin_close_route(struct attn_external *x);
-
 /* ---- what the processes share ---------------------------------------------------------------- */
 
 struct attn_plugin_shared {

@@ -262,7 +262,7 @@ static void ask(struct attn_external *x, const struct question *q, struct attn_a
     x->not_reached += answer->not_reached;
 }
 
-enum attn_status attn_plugin_open_route(struct attn_external *x, struct attn_error *err)
+static enum attn_status open_route(struct attn_external *x, struct attn_error *err)
 {
     x->host = calloc(1, sizeof *x->host);
     if (x->host == NULL)
@@ -277,8 +277,8 @@ enum attn_status attn_plugin_open_route(struct attn_external *x, struct attn_err
     return status;
 }
 
-enum attn_status attn_plugin_ask(struct attn_external *x, struct attn_asked *asked, int n,
-                                 struct attn_answer *answer, struct attn_error *err)
+static enum attn_status ask_cases(struct attn_external *x, struct attn_asked *asked, int n,
+                                  struct attn_answer *answer, struct attn_error *err)
 {
     (void)err;
     for (int i = 0; i < n; i++) {
@@ -289,7 +289,7 @@ enum attn_status attn_plugin_ask(struct attn_external *x, struct attn_asked *ask
     return ATTN_OK;
 }
 
-void attn_plugin_unreached(const struct attn_external *x, char *text, size_t size)
+static void unreached(const struct attn_external *x, char *text, size_t size)
 {
     snprintf(text, size,
              "%d cases and relations were not reached: %d times it did not end, or did not start "
@@ -297,7 +297,7 @@ void attn_plugin_unreached(const struct attn_external *x, char *text, size_t siz
              x->not_reached, x->host->failures, x->timeout_s);
 }
 
-void attn_plugin_close_route(struct attn_external *x)
+static void close_route(struct attn_external *x)
 {
     attn_plugin_host_renew(x->host);
     x->strays = attn_plugin_host_strays(x->host);
@@ -306,8 +306,8 @@ void attn_plugin_close_route(struct attn_external *x)
     x->host = NULL;
 }
 
-void attn_plugin_relation(struct attn_external *x, const struct attn_relation *relation,
-                          struct attn_answer *answer)
+static void ask_relation(struct attn_external *x, const struct attn_relation *relation,
+                         struct attn_answer *answer)
 {
     ask(x, &(struct question){.relation = relation}, answer);
 }
@@ -317,3 +317,6 @@ void attn_external_leak(struct attn_external *x, const struct attn_case *c,
 {
     ask(x, &(struct question){.c = c, .is_leak = 1}, answer);
 }
+
+const struct attn_external_route attn_plugin_route = {
+    "plug-in", ATTN_ROUTE_PLUGIN, 1, open_route, ask_cases, ask_relation, unreached, close_route};

@@ -1,10 +1,7 @@
 /* See external.h: the five routes. */
 #include <sys/stat.h>
 
-#include "tests/harness/subject/caller.h"
-#include "tests/harness/subject/exec.h"
 #include "tests/harness/subject/external.h"
-#include "tests/harness/subject/plugin_host.h"
 
 static enum attn_status open_folder(struct attn_external *x, struct attn_error *err)
 {
@@ -23,28 +20,16 @@ static enum attn_status ask_folder(struct attn_external *x, struct attn_asked *a
     return ATTN_OK;
 }
 
-static enum attn_status open_own(struct attn_external *x, struct attn_error *err)
-{
-    (void)x, (void)err;
-    return ATTN_OK;
-}
-
 static void close_nothing(struct attn_external *x)
 {
     (void)x;
 }
 
-const struct attn_external_route attn_external_route[] = {
-    [ATTN_NOT_EXTERNAL] = {"implementation of attnlab", ATTN_ROUTE_OWN, 16, open_own, attn_own_ask,
-                           attn_own_relation, NULL, close_nothing},
-    [ATTN_EXTERNAL_PLUGIN] = {"plug-in", ATTN_ROUTE_PLUGIN, 1, attn_plugin_open_route,
-                              attn_plugin_ask, attn_plugin_relation, attn_plugin_unreached,
-                              attn_plugin_close_route},
-    [ATTN_EXTERNAL_COMMAND] = {"command", ATTN_ROUTE_FILES, 0, attn_exec_open, attn_exec_ask, NULL,
-                               attn_exec_unreached, attn_exec_close},
-    [ATTN_EXTERNAL_CALLER] = {"caller", ATTN_ROUTE_FILES, ATTN_CALLER_BATCH, attn_exec_open,
-                              attn_caller_ask, attn_caller_relation, attn_exec_unreached,
-                              attn_exec_close},
-    [ATTN_EXTERNAL_FOLDER] = {"folder of results", ATTN_ROUTE_FILES, 0, open_folder, ask_folder,
-                              NULL, NULL, close_nothing},
+static const struct attn_external_route folder = {
+    "folder of results", ATTN_ROUTE_FILES, 0, open_folder, ask_folder, NULL, NULL, close_nothing};
+
+const struct attn_external_route *const attn_external_route[] = {
+    [ATTN_NOT_EXTERNAL] = &attn_own_route,      [ATTN_EXTERNAL_PLUGIN] = &attn_plugin_route,
+    [ATTN_EXTERNAL_COMMAND] = &attn_exec_route, [ATTN_EXTERNAL_CALLER] = &attn_caller_route,
+    [ATTN_EXTERNAL_FOLDER] = &folder,
 };

@@ -1,4 +1,4 @@
-/* A layer around attention (ref/layer/layer.h) over ranks: who has which tokens of x and y, which
+/* A layer around attention (layer.h) over ranks: who has which tokens of x and y, which
  * heads of Wqkv and Wo, and what is exchanged where.
  *
  *      x at home --> x in --project--> q k v --attention--> o (--> home) --merge--> y --> y at home
@@ -23,9 +23,9 @@
 #ifndef EXPERIMENTS_RIM_LAYER_SCHEMES_LAYER_SCHEME_H
 #define EXPERIMENTS_RIM_LAYER_SCHEMES_LAYER_SCHEME_H
 
+#include "experiments/rim/layer/schemes/layer.h"
 #include "optimized/parallel/scheme.h"
 #include "optimized/registry.h"
-#include "ref/layer/layer.h"
 
 /* Before and after a stack of layers every rank may have all of x and y.  Going in a rank keeps its
  * own tokens of x, and the gradients of these are gathered (split_forward_gather_backward); coming

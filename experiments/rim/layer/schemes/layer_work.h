@@ -8,7 +8,7 @@
 #include "experiments/rim/layer/schemes/layer_scheme.h"
 #include "optimized/parallel/layout/move.h"
 
-/* q k v o lse, as in ref/layer/layer.h, and what else a forward pass keeps for the backward one. */
+/* q k v o lse, as in layer.h, and what else a forward pass keeps for the backward one. */
 enum {
     ATTN_KEPT_X = ATTN_LAYER_KEPT, /* cut out of all of x, at a boundary   */
     ATTN_KEPT_X_IN,                /* exchanged; what is gathered is not kept */

@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "experiments/rim/layer/schemes/layer_scheme.h"
+#include "experiments/rim/layer/tests/layer_fixture.h"
 #include "ref/textbook.h"
 #include "tests/fixtures/case_fixture.h"
-#include "tests/fixtures/layer_fixture.h"
 #include "tests/fixtures/message_log.h"
 #include "tests/fixtures/scheme_walk.h"
 #include "tests/fixtures/scratch.h"

@@ -19,7 +19,7 @@
  *                s (e + gamma(terms + 4) (norm + e))
  *      dW        the same with numbers of x or dy whose magnitudes add up to s
  */
-#include "tests/harness/bound/layer_bound.h"
+#include "experiments/rim/layer/layer_bound.h"
 
 #include <math.h>
 

@@ -1,4 +1,4 @@
-/* Products of matrices over batches and heads, for the projections of a layer (ref/layer/layer.h).
+/* Products of matrices over batches and heads, for the projections of a layer (layer.h).
  *
  *      sum[b,h,i,j] += sum_c a[b,h,i,c] w[b,h,c,j]        i < rows, c < inner, j < columns
  *
@@ -8,8 +8,8 @@
  * and of w.  Arithmetic is that of the type, f64 or f32.  The order of sums depends on nothing but
  * the extents.
  */
-#ifndef REF_LAYER_MATMUL_H
-#define REF_LAYER_MATMUL_H
+#ifndef EXPERIMENTS_RIM_LAYER_SCHEMES_MATMUL_H
+#define EXPERIMENTS_RIM_LAYER_SCHEMES_MATMUL_H
 
 #include "ref/problem.h"
 

@@ -1,5 +1,5 @@
 /* See tape.h. */
-#include "experiments/price/tape.h"
+#include "experiments/rim/storage/tape.h"
 
 #include <stdio.h>
 #include <string.h>

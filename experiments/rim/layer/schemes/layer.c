@@ -1,54 +1,16 @@
 /* See layer.h. */
-#include "ref/layer/layer.h"
+#include "experiments/rim/layer/schemes/layer.h"
 
 #include <string.h>
 
-#include "ref/layer/matmul.h"
+#include "experiments/rim/layer/schemes/matmul.h"
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
-struct attn_problem attn_layer_problem(const struct attn_layer *layer)
-{
-    return (struct attn_problem){.batch = layer->batch,
-                                 .heads = layer->heads,
-                                 .kv_heads = layer->kv_heads,
-                                 .n_query = layer->length,
-                                 .n_key = layer->length,
-                                 .d_key = layer->d_key,
-                                 .d_value = layer->d_value,
-                                 .scale = layer->scale,
-                                 .dtype = layer->dtype,
-                                 .mask = layer->mask};
-}
-
-int64_t attn_layer_columns(const struct attn_layer *layer)
-{
-    return (layer->heads + layer->kv_heads) * layer->d_key + layer->kv_heads * layer->d_value;
-}
-
-static int runs_in(enum attn_dtype dtype)
-{
-    return dtype == ATTN_F64 || dtype == ATTN_F32;
-}
-
-static enum attn_status check_extents(const struct attn_layer *layer, struct attn_error *err)
-{
-    const struct attn_problem p = attn_layer_problem(layer);
-    enum attn_status status = attn_problem_check(&p, err);
-    if (status != ATTN_OK)
-        return status;
-    int64_t width = attn_product(layer->heads + 2 * layer->kv_heads, layer->d_key + layer->d_value);
-    if (layer->hidden < 0 || attn_product(attn_product(layer->hidden, width), 8) < 0 ||
-        attn_product(attn_product(layer->batch, layer->length), attn_product(layer->hidden, 8)) < 0)
-        return attn_fail(err, ATTN_EINVAL, "hidden = %lld: 0 or more, and sizes of 63 bits",
-                         (long long)layer->hidden);
-    return ATTN_OK;
-}
-
 enum attn_status attn_layer_check(const struct attn_layer *layer, struct attn_error *err)
 {
-    enum attn_status status = check_extents(layer, err);
-    if (status == ATTN_OK && !runs_in(layer->dtype))
+    enum attn_status status = attn_layer_check_extents(layer, err);
+    if (status == ATTN_OK && !attn_layer_runs_in(layer->dtype))
         status = attn_fail(err, ATTN_ENOTSUP, "a layer of %s: f64 and f32 would work",
                            attn_dtype_name(layer->dtype));
     return status;
@@ -173,30 +135,6 @@ void attn_layer_merge_dweights(const struct attn_layer_part *n, const struct att
 
 /* ---- buffers --------------------------------------------------------------------------------- */
 
-static void kept_buffers(const struct attn_layer *layer, struct attn_buffer at[ATTN_LAYER_KEPT])
-{
-    const struct attn_problem p = attn_layer_problem(layer);
-    const struct attn_layer_part n = part_of(layer);
-    int64_t rows = n.batch * n.tokens, e = (int64_t)attn_dtype_size(layer->dtype);
-    at[ATTN_LAYER_Q] = attn_buffer_of("layer.q", n.heads, rows * n.d_key, e);
-    at[ATTN_LAYER_K] = attn_buffer_of("layer.k", n.kv_heads, rows * n.d_key, e);
-    at[ATTN_LAYER_V] = attn_buffer_of("layer.v", n.kv_heads, rows * n.d_value, e);
-    at[ATTN_LAYER_O] = attn_buffer_of("layer.o", n.heads, rows * n.d_value, e);
-    at[ATTN_LAYER_LSE] =
-        attn_buffer_of("layer.lse", n.heads, rows, (int64_t)attn_dtype_size(attn_lse_dtype(&p)));
-}
-
-/* In the order of q, k, v, o. */
-enum { GRADIENTS = ATTN_LAYER_O + 1 };
-static void gradient_buffers(const struct attn_layer *layer, struct attn_buffer at[GRADIENTS])
-{
-    static const char *const name[GRADIENTS] = {"layer.dq", "layer.dk", "layer.dv", "layer.do"};
-    struct attn_buffer kept[ATTN_LAYER_KEPT];
-    kept_buffers(layer, kept);
-    for (int t = 0; t < GRADIENTS; t++)
-        at[t] = attn_buffer_of(name[t], kept[t].parts, kept[t].numbers, kept[t].size);
-}
-
 static struct attn_view view_of(const struct attn_layer *layer, const struct attn_buffer *at, int t)
 {
     const struct attn_layer_part n = part_of(layer);
@@ -238,7 +176,7 @@ static enum attn_status attend(const struct attn_impl *impl, struct attn_ctx *ct
     const struct attn_layer_part n = part_of(layer);
     const struct attn_view tokens = attn_layer_tokens(x, layer->dtype, n.tokens, n.hidden);
     struct attn_view t[ATTN_LAYER_KEPT];
-    kept_buffers(layer, at);
+    attn_layer_kept_buffers(layer, at);
     enum attn_status status = attn_buffers_take(at, ATTN_LAYER_KEPT, ctx->ledger, ctx->error);
     if (status != ATTN_OK)
         return status;
@@ -252,30 +190,13 @@ static enum attn_status attend(const struct attn_impl *impl, struct attn_ctx *ct
     return attn_run_forward(impl, ctx, &p, &call);
 }
 
-enum attn_status attn_layer_attend(const struct attn_impl *impl, struct attn_ctx *ctx,
-                                   const struct attn_layer *layer,
-                                   const struct attn_layer_forward *t,
-                                   struct attn_layer_saved *saved)
-{
-    const struct attn_layer_weights w = attn_layer_heads(layer, t->wqkv, t->wo);
-    struct attn_layer_saved own = {0};
-    enum attn_status status = attn_layer_check(layer, ctx->error);
-    if (status == ATTN_OK)
-        status = attend(impl, ctx, layer, t->x, &w, own.at);
-    if (status == ATTN_OK)
-        *saved = own;
-    else
-        attn_layer_drop(&own, ctx->ledger);
-    return status;
-}
-
-void attn_layer_write_y(const struct attn_layer *layer, const struct attn_layer_forward *t,
-                        const struct attn_layer_saved *saved)
+static void write_y(const struct attn_layer *layer, const struct attn_layer_forward *t,
+                    const struct attn_buffer at[ATTN_LAYER_KEPT])
 {
     const struct attn_layer_part n = part_of(layer);
     const struct attn_layer_weights w = attn_layer_heads(layer, t->wqkv, t->wo);
     const struct attn_view y = attn_layer_tokens(t->y, layer->dtype, n.tokens, n.hidden);
-    const struct attn_view o = view_of(layer, saved->at, ATTN_LAYER_O);
+    const struct attn_view o = view_of(layer, at, ATTN_LAYER_O);
     clear(t->y, n.batch * n.tokens * n.hidden, layer->dtype);
     attn_layer_merge(&n, &o, &w, &y);
 }
@@ -285,16 +206,18 @@ enum attn_status attn_layer_run_forward(const struct attn_impl *impl, struct att
                                         const struct attn_layer_forward *t,
                                         struct attn_layer_saved *saved)
 {
+    const struct attn_layer_weights w = attn_layer_heads(layer, t->wqkv, t->wo);
     struct attn_layer_saved own = {0};
-    enum attn_status status = attn_layer_attend(impl, ctx, layer, t, &own);
-    if (status != ATTN_OK)
-        return status;
-    attn_layer_write_y(layer, t, &own);
-    if (saved != NULL)
+    enum attn_status status = attn_layer_check(layer, ctx->error);
+    if (status == ATTN_OK)
+        status = attend(impl, ctx, layer, t->x, &w, own.at);
+    if (status == ATTN_OK)
+        write_y(layer, t, own.at);
+    if (status == ATTN_OK && saved != NULL)
         *saved = own;
     else
         attn_layer_drop(&own, ctx->ledger);
-    return ATTN_OK;
+    return status;
 }
 
 /* From dO to dX and the gradients of the weights, with what the forward pass computed. */
@@ -310,10 +233,10 @@ static enum attn_status differentiate(const struct attn_impl *impl, struct attn_
     const struct attn_view x = attn_layer_tokens(t->x, layer->dtype, n.tokens, n.hidden);
     const struct attn_view dy = attn_layer_tokens(t->dy, layer->dtype, n.tokens, n.hidden);
     const struct attn_view dx = attn_layer_tokens(t->dx, layer->dtype, n.tokens, n.hidden);
-    struct attn_view f[ATTN_LAYER_KEPT], d[GRADIENTS];
+    struct attn_view f[ATTN_LAYER_KEPT], d[ATTN_LAYER_GRADIENTS];
     for (int k = 0; k < ATTN_LAYER_KEPT; k++)
         f[k] = view_of(layer, kept, k);
-    for (int k = 0; k < GRADIENTS; k++)
+    for (int k = 0; k < ATTN_LAYER_GRADIENTS; k++)
         d[k] = view_of(layer, at, k);
     clear(t->dx, n.batch * n.tokens * n.hidden, layer->dtype);
     clear(t->dwqkv, n.hidden * attn_layer_columns(layer), layer->dtype);
@@ -345,83 +268,18 @@ enum attn_status attn_layer_run_backward(const struct attn_impl *impl, struct at
 {
     const struct attn_layer_weights w = attn_layer_heads(layer, t->wqkv, t->wo);
     struct attn_layer_saved again = {0};
-    struct attn_buffer at[GRADIENTS] = {0};
+    struct attn_buffer at[ATTN_LAYER_GRADIENTS] = {0};
     int kept = saved != NULL && saved->at[ATTN_LAYER_Q].name != NULL;
     enum attn_status status = attn_layer_check(layer, ctx->error);
     if (status == ATTN_OK && !kept)
         status = attend(impl, ctx, layer, t->x, &w, again.at);
     if (status == ATTN_OK) {
-        gradient_buffers(layer, at);
-        status = attn_buffers_take(at, GRADIENTS, ctx->ledger, ctx->error);
+        attn_layer_gradient_buffers(layer, at);
+        status = attn_buffers_take(at, ATTN_LAYER_GRADIENTS, ctx->ledger, ctx->error);
     }
     if (status == ATTN_OK)
         status = differentiate(impl, ctx, layer, t, kept ? saved->at : again.at, at);
-    attn_buffers_give(at, GRADIENTS, ctx->ledger);
+    attn_buffers_give(at, ATTN_LAYER_GRADIENTS, ctx->ledger);
     attn_layer_drop(&again, ctx->ledger);
-    return status;
-}
-
-/* ---- cost ------------------------------------------------------------------------------------ */
-
-/* To the buffers that are live throughout, add those of this step and what the implementation takes
- * in it. */
-static enum attn_status price_step(const struct attn_cost *base, const struct attn_buffer *buffer,
-                                   int n, const struct attn_cost *impl, struct attn_cost *step,
-                                   struct attn_error *err)
-{
-    *step = *base;
-    enum attn_status status = attn_buffers_price(buffer, n, step, err);
-    for (int i = 0; i < impl->n_live && status == ATTN_OK; i++)
-        status = attn_cost_join(step, &impl->live[i], err);
-    return status;
-}
-
-/* x y Wqkv Wo; backward x dy dx and the weights twice. */
-static double own_bytes(const struct attn_layer *layer, enum attn_pass pass)
-{
-    double e = (double)attn_dtype_size(layer->dtype), c = (double)layer->hidden;
-    double tokens = (double)layer->batch * (double)layer->length * c;
-    double weights =
-        c * (double)attn_layer_columns(layer) + c * (double)(layer->heads * layer->d_value);
-    return e * (pass == ATTN_FORWARD ? 2 * tokens + weights : 3 * tokens + 2 * weights);
-}
-
-/* Of both projections: a multiply and an add for each weight and token. */
-static double projection_flops(const struct attn_layer *layer)
-{
-    return 2 * (double)layer->batch * (double)layer->length * (double)layer->hidden *
-           (double)(attn_layer_columns(layer) + layer->heads * layer->d_value);
-}
-
-enum attn_status attn_layer_cost(const struct attn_layer *layer, const struct attn_impl *impl,
-                                 const struct attn_options *options, enum attn_pass pass, int keeps,
-                                 struct attn_cost *cost, struct attn_error *err)
-{
-    const struct attn_problem p = attn_layer_problem(layer);
-    struct attn_buffer kept[ATTN_LAYER_KEPT], gradient[GRADIENTS];
-    struct attn_cost forward = {0}, backward = {0}, base = {0}, step = {0};
-    enum attn_status status = check_extents(layer, err);
-    int runs_forward = pass == ATTN_FORWARD || !keeps;
-    *cost = (struct attn_cost){0};
-    kept_buffers(layer, kept);
-    gradient_buffers(layer, gradient);
-    if (status == ATTN_OK && runs_forward)
-        status = attn_price(impl, options, &p, ATTN_FORWARD, 0, &forward, err);
-    if (status == ATTN_OK && pass == ATTN_BACKWARD)
-        status = attn_price(impl, options, &p, ATTN_BACKWARD, 0, &backward, err);
-    if (status == ATTN_OK)
-        status = attn_buffers_price(kept, ATTN_LAYER_KEPT, &base, err);
-    if (status == ATTN_OK)
-        status = price_step(&base, NULL, 0, &forward, cost, err);
-    if (status == ATTN_OK && pass == ATTN_BACKWARD)
-        status = price_step(&base, gradient, GRADIENTS, &backward, &step, err);
-    if (step.peak_bytes > cost->peak_bytes)
-        *cost = step;
-    cost->saved_bytes = keeps ? base.peak_bytes : 0;
-    cost->counted = forward.counted | backward.counted;
-    cost->flops = forward.flops + backward.flops + (runs_forward ? projection_flops(layer) : 0) +
-                  (pass == ATTN_BACKWARD ? 2 * projection_flops(layer) : 0);
-    cost->shard_bytes = own_bytes(layer, pass);
-    cost->lacks = runs_in(layer->dtype) ? NULL : "a layer";
     return status;
 }

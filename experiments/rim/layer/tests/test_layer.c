@@ -1,13 +1,13 @@
-/* The layer around attention (ref/layer/layer.h): right against loops in a wider type, priced to
- * the byte, and the same whether it kept or computes again. */
+/* The layer around attention (schemes/layer.h): right against loops in a wider type, priced to the
+ * byte, and the same whether it kept or computes again. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/rim/layer/tests/layer_fixture.h"
 #include "ref/textbook.h"
 #include "tests/fixtures/case_fixture.h"
-#include "tests/fixtures/layer_fixture.h"
 #include "tests/harness/base/fill.h"
 #include "tests/suites.h"
 

@@ -1,12 +1,12 @@
-/* How far two computations of one layer (ref/layer/layer.h) may be apart, in any order of summation
+/* How far two computations of one layer (schemes/layer.h) may be apart, in any order of summation
  * and over any ranks: a certified bound for each tensor, from norms of inputs, q, k, v and dO.
  * docs/bounds.md has the finer bound for attention alone, element by element; this one is for a
  * whole layer, whose intermediate results no bound element by element survives.
  */
-#ifndef TESTS_HARNESS_BOUND_LAYER_BOUND_H
-#define TESTS_HARNESS_BOUND_LAYER_BOUND_H
+#ifndef EXPERIMENTS_RIM_LAYER_LAYER_BOUND_H
+#define EXPERIMENTS_RIM_LAYER_LAYER_BOUND_H
 
-#include "ref/layer/layer.h"
+#include "experiments/rim/layer/schemes/layer.h"
 
 /* The results of a layer. */
 enum { ATTN_LAYER_Y, ATTN_LAYER_DX, ATTN_LAYER_DWQKV, ATTN_LAYER_DWO, ATTN_LAYER_RESULTS };

@@ -4,8 +4,8 @@
  * A counted tape only adds up, so it can be played at the published size.  A real tape takes the
  * same blocks from its ledger, and the study computes in them, at a size that fits.  One function
  * plays both, so what is counted is what is done. */
-#ifndef EXPERIMENTS_PRICE_TAPE_H
-#define EXPERIMENTS_PRICE_TAPE_H
+#ifndef EXPERIMENTS_RIM_STORAGE_TAPE_H
+#define EXPERIMENTS_RIM_STORAGE_TAPE_H
 
 #include <jansson.h>
 

@@ -1,5 +1,5 @@
 /* See matmul.h.  Compiled for float, and once more for double by textbook_f64.c. */
-#include "ref/layer/matmul.h"
+#include "experiments/rim/layer/schemes/matmul.h"
 #include "ref/real.h"
 
 /* One row of sum, from one row of a: by columns of w that are adjacent, or by inner products. */

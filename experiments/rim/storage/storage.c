@@ -1,12 +1,12 @@
 /* See storage.h.  Sources are quoted where a block is taken: the call that makes it. */
-#include "experiments/price/storage.h"
+#include "experiments/rim/storage/storage.h"
 
 #include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/price/storage_lists.h"
+#include "experiments/rim/storage/storage_lists.h"
 #include "optimized/integers.h"
 #include "ref/mask/mask.h"
 #include "ref/problem.h"

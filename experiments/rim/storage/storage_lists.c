@@ -1,5 +1,5 @@
 /* See storage_lists.h. */
-#include "experiments/price/storage_lists.h"
+#include "experiments/rim/storage/storage_lists.h"
 
 #include <string.h>
 

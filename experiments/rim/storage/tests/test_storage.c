@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "experiments/price/storage.h"
+#include "experiments/rim/storage/storage.h"
 #include "optimized/registry.h"
 #include "ref/mask/mask.h"
 #include "tests/fixtures/refused.h"

@@ -1,34 +1,15 @@
-/* The layer around attention: projections, attention, output projection; forward and backward.
+/* The layer around attention (ref/layer_cost.h), computed: forward and backward, in f64 or f32.
  *
- *      Q, K, V = X Wqkv           each head h has its own columns of Wqkv
- *      O_h     = attention(Q_h, K_g, V_g)                                  by any implementation
- *      Y       = [O_0 ... O_(H-1)] Wo = sum_h O_h Wo_h
- *
- * Shapes   x, y [B,L,C]   Wqkv [C, H d + G d + G dv]   Wo [H dv, C]; all contiguous, all of the
- *          layer's type, f64 or f32.  The columns of Wqkv: those of query heads 0 to H-1, of key
- *          heads 0 to G-1, of value heads 0 to G-1.  The rows of Wo: those of heads 0 to H-1.  No
- *          vector of biases is added.
- * Backward With dY, the gradients of the lines above, from the last to the first:
+ * Backward With dY, the gradients of the lines there, from the last to the first:
  *          dO_h = dY Wo_h^T     dWo_h = sum_b O_h^T dY
  *          (dQ, dK, dV) by the implementation
  *          dX = dQ Wq^T + dK Wk^T + dV Wv^T     dWqkv = sum_b X^T [dQ dK dV]
- * Memory   Q, K, V, O and LSE are what a layer keeps for its backward pass; without them the
- *          backward computes them again (activation checkpointing).
  * Errors   as ref/attn.h; what a call took from the ledger is given back.
- * Source   Vaswani et al. 2017, section 3.2.2; Korthikanti et al. 2022 (what is kept).
  */
-#ifndef REF_LAYER_LAYER_H
-#define REF_LAYER_LAYER_H
+#ifndef EXPERIMENTS_RIM_LAYER_SCHEMES_LAYER_H
+#define EXPERIMENTS_RIM_LAYER_SCHEMES_LAYER_H
 
-#include "ref/buffers.h"
-#include "ref/problem.h"
-
-struct attn_layer {
-    int64_t batch, length, hidden, heads, kv_heads, d_key, d_value;
-    double scale;
-    enum attn_dtype dtype;
-    const struct attn_mask *mask; /* NULL: every pair is visible */
-};
+#include "ref/layer_cost.h"
 
 struct attn_layer_forward {
     const void *x, *wqkv, *wo;
@@ -42,18 +23,12 @@ struct attn_layer_backward {
 
 /* The buffers that a forward pass keeps for the backward one: blocks of the ledger of that call.
  * Empty when it is all zero. */
-enum { ATTN_LAYER_Q, ATTN_LAYER_K, ATTN_LAYER_V, ATTN_LAYER_O, ATTN_LAYER_LSE, ATTN_LAYER_KEPT };
 struct attn_layer_saved {
     struct attn_buffer at[ATTN_LAYER_KEPT];
 };
 void attn_layer_drop(struct attn_layer_saved *saved, struct attn_ledger *ledger);
 
-/* Attention in this layer. */
-struct attn_problem attn_layer_problem(const struct attn_layer *layer);
-
-/* Columns of Wqkv. */
-int64_t attn_layer_columns(const struct attn_layer *layer);
-
+/* ENOTSUP: a type that is only priced; EINVAL as attn_layer_check_extents. */
 enum attn_status attn_layer_check(const struct attn_layer *layer, struct attn_error *err);
 
 /* saved: NULL, or empty; filled on ATTN_OK. */
@@ -62,28 +37,11 @@ enum attn_status attn_layer_run_forward(const struct attn_impl *impl, struct att
                                         const struct attn_layer_forward *t,
                                         struct attn_layer_saved *saved);
 
-/* The same in its two parts.  y is there from the second on: a caller who takes it in between does
- * not hold it beside attention. */
-enum attn_status attn_layer_attend(const struct attn_impl *impl, struct attn_ctx *ctx,
-                                   const struct attn_layer *layer,
-                                   const struct attn_layer_forward *t,
-                                   struct attn_layer_saved *saved);
-void attn_layer_write_y(const struct attn_layer *layer, const struct attn_layer_forward *t,
-                        const struct attn_layer_saved *saved);
-
 /* saved: what the forward pass of the same x and weights kept; NULL: it is computed again. */
 enum attn_status attn_layer_run_backward(const struct attn_impl *impl, struct attn_ctx *ctx,
                                          const struct attn_layer *layer,
                                          const struct attn_layer_backward *t,
                                          const struct attn_layer_saved *saved);
-
-/* The cost of a pass of one process beside x, y, weights and their gradients, in closed form.
- * keeps: the forward pass keeps what the backward one needs, which is then live in both
- * (saved_bytes); shard_bytes are those of x, y, weights and gradients.  bf16 and f16 are priced
- * too, each buffer in its type (attn_cost.lacks). */
-enum attn_status attn_layer_cost(const struct attn_layer *layer, const struct attn_impl *impl,
-                                 const struct attn_options *options, enum attn_pass pass, int keeps,
-                                 struct attn_cost *cost, struct attn_error *err);
 
 /* ---- the arithmetic, for parts of a layer too ------------------------------------------------ */
 

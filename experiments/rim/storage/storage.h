@@ -1,5 +1,5 @@
 /* How a mask can be stored: one table of what frameworks and libraries keep, and of what they hold
- * while they make it.  `attnlab price --mask-storage`.
+ * while they make it.  `attnlab storage`.
  *
  * A storage is made by playing it on a tape (tape.h): on a counted tape that is its price, at any
  * length; on a real tape its blocks are taken from a ledger and filled, and what they say of each
@@ -8,10 +8,10 @@
  * Letters  B batch, H heads, Lq queries, Lk keys; nnz visible pairs, of one (batch, head) where the
  *          mask does not vary, else of all that differ.
  */
-#ifndef EXPERIMENTS_PRICE_STORAGE_H
-#define EXPERIMENTS_PRICE_STORAGE_H
+#ifndef EXPERIMENTS_RIM_STORAGE_STORAGE_H
+#define EXPERIMENTS_RIM_STORAGE_STORAGE_H
 
-#include "experiments/price/tape.h"
+#include "experiments/rim/storage/tape.h"
 #include "ref/mask/mask.h"
 #include "ref/mask/pattern.h"
 #include "tests/harness/inputs/case.h"
@@ -64,11 +64,5 @@ const struct attn_storage *attn_storage_find(const char *name); /* NULL: there i
 /* Pairs of which a real storage says otherwise than the mask. */
 int64_t attn_storage_wrong(const struct attn_storage *storage, const struct attn_tape *tape,
                            const struct attn_stored_mask *mask);
-
-/* `attnlab price --mask-storage`: every storage of the problem's mask, as text or at the end of an
- * array of JSON.  The exit status. */
-struct json_t;
-int attn_storage_print(const struct attn_case *c, const struct attn_problem *problem,
-                       struct json_t *all);
 
 #endif

@@ -1,9 +1,9 @@
 /* Storages of a mask that list something: visible pairs in rows, in rows and columns, or blocks.
  * They are rows of the table in storage.c; no other file includes this. */
-#ifndef EXPERIMENTS_PRICE_STORAGE_LISTS_H
-#define EXPERIMENTS_PRICE_STORAGE_LISTS_H
+#ifndef EXPERIMENTS_RIM_STORAGE_STORAGE_LISTS_H
+#define EXPERIMENTS_RIM_STORAGE_STORAGE_LISTS_H
 
-#include "experiments/price/storage.h"
+#include "experiments/rim/storage/storage.h"
 
 void attn_storage_make_csr(struct attn_tape *tape, const struct attn_stored_mask *mask);
 int attn_storage_allows_csr(const struct attn_tape *tape, const struct attn_stored_mask *mask,
