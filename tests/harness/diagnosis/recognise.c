@@ -70,6 +70,16 @@ static int overflows(const struct attn_failed_run *run)
     return 0;
 }
 
+/* Is there a row that sees keys, all of whose scores are below this? */
+static int has_row_below(const struct attn_failed_run *run, double start)
+{
+    for (int64_t row = 0; row < attn_run_rows(run, ATTN_LSE); row++)
+        if (run->truth.tensor[ATTN_LSE].want[row] < start &&
+            run->truth.tensor[ATTN_LSE].want[row] > -(double)INFINITY)
+            return 1;
+    return 0;
+}
+
 /* The LSE that was given for the first row without keys; -inf where none is empty. */
 static double empty_lse(const struct attn_failed_run *run)
 {
@@ -422,14 +432,13 @@ static void pad_keys(struct attn_evaluation *x, int64_t more)
     attn_evaluation_set_sum(x, x->l + (double)more * exp(-x->m));
 }
 
-/* LSE of the keys alone; or O of them alone, of which LSE has the sink. */
-static void forget_sink(struct attn_evaluation *x, int in_lse)
+/* LSE of the keys alone. */
+static void forget_sink(struct attn_evaluation *x)
 {
-    double l = 0, with = x->lse;
+    double l = 0;
     for (int64_t j = 0; j < x->p->n_key; j++)
         l += x->w[j];
-    x->norm = in_lse || l == 0 ? x->norm : l;
-    x->lse = in_lse ? x->m + log(l) : with;
+    x->lse = x->m + log(l);
 }
 
 /* The head whose sink is taken for that of head h. */
