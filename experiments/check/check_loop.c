@@ -238,9 +238,8 @@ static void report_progress(int at, int n, const char *of)
 /* Of a command, which is asked all cases at once: that it runs. */
 static void report_seconds(double s)
 {
-    static int shown;
-    if (isatty(STDERR_FILENO) && (int)s != shown)
-        fprintf(stderr, "\rit runs, %d s\r", shown = (int)s);
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\rit runs, %.0f s\r", s);
 }
 
 /* Of ours, before they are asked: how long a case may take, and what is diagnosed. */
