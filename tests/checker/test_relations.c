@@ -1,6 +1,7 @@
 /* Relations: no honest implementation is flagged, and each relation can fail. */
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/fixtures/case_fixture.h"
@@ -14,14 +15,25 @@ SUITE(relations);
 
 /* ---- honest ---------------------------------------------------------------------------------- */
 
-/* By its presets: R17 is of other tiles, stores, ranks and local kernels. */
+static int is_first_of_family(int which)
+{
+    int first = 0;
+    while (strcmp(attn_impl_at(first)->family, attn_impl_at(which)->family) != 0)
+        first++;
+    return first == which;
+}
+
+/* By its presets: R17 is of other tiles, stores, ranks and local kernels.  The first of each family
+ * is asked all; the others, if not all are asked for, one in three by turns. */
 TEST_EACH(honest_pass, attn_impl_count())
 {
     const char *name = attn_impl_at(_i)->name;
-    int passed = 0;
+    int passed = 0, every = is_first_of_family(_i) || getenv("ATTN_FULL") != NULL ? 1 : 3;
     struct attn_spec spec = spec_of(name);
     for (int n = 0; n < ATTN_RELATION_COUNT; n++) {
         struct attn_result r;
+        if ((n + _i) % every != 0)
+            continue;
         attn_relation_run(&attn_relations[n], &spec, NULL, &r);
         ck_assert_msg(r.verdict == ATTN_PASS || r.verdict == ATTN_REFUSED, "%s %s: %s", name,
                       attn_relations[n].id, r.text);
@@ -30,7 +42,7 @@ TEST_EACH(honest_pass, attn_impl_count())
         passed += r.verdict == ATTN_PASS;
     }
     /* Refusals are for what is not claimed. */
-    ck_assert_msg(passed >= 30, "%s passes %d relations only", name, passed);
+    ck_assert_msg(passed * every >= 30, "%s passes %d relations only", name, passed);
 }
 
 TEST(honest_fixture_passes)

@@ -8,9 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "tests/harness/base/process.h"
+#include "tests/harness/cases/factors.h"
 #include "tests/harness/diagnosis/bugs.h"
 #include "tests/harness/diagnosis/diagnose.h"
 
@@ -122,7 +124,29 @@ int family_is_named(const struct family *family, const char *diagnosis)
 
 /* ---- a run ---------------------------------------------------------------------------------- */
 
-enum { CASE_SECONDS = 20, DEATHS = 3 };
+/* Seconds of the processor in a case, which a loaded machine does not shorten; and of the clock,
+ * for what waits for ever and uses none.  Unless all is asked for: the most work of a case that is
+ * diagnosed, which takes as long as a hundred runs of it, and of how many cases one is asked of
+ * several mutants. */
+enum {
+    CASE_SECONDS = 20,
+    STUCK_SECONDS = 600,
+    DEATHS = 3,
+    DIAGNOSED_WORK = 300000,
+    SEVERAL_EVERY = 4
+};
+
+static int asks_all(void)
+{
+    return getenv("ATTN_FULL") != NULL;
+}
+
+static void limit_case(int is_on)
+{
+    const struct itimerval processor = {.it_value.tv_sec = is_on ? CASE_SECONDS : 0};
+    setitimer(ITIMER_VIRTUAL, &processor, NULL);
+    alarm(is_on ? STUCK_SECONDS : 0);
+}
 
 /* Twice through the battery: first the cases that name the bug, then the others.  In memory that
  * is shared with the child, which goes on where the one before it died. */
@@ -197,9 +221,9 @@ static void run_case(struct run *x, const struct attn_spec *spec, struct attn_se
     const struct attn_case c = setup->given;
     struct attn_result r;
     struct attn_diagnosis diagnosis;
-    alarm(CASE_SECONDS);
+    limit_case(1);
     attn_run_setup(spec, setup, NULL, &r);
-    alarm(0);
+    limit_case(0);
     fate->cases++;
     if (r.verdict == ATTN_PASS && x->type != MUTANTS_AS_WRITTEN)
         measure(x, setup, &r);
@@ -210,10 +234,14 @@ static void run_case(struct run *x, const struct attn_spec *spec, struct attn_se
     note(x, attn_failure_name(r.failure), numeric);
     if (!numeric || fate->n >= x->most)
         return;
+    if (!asks_all() && attn_case_work(&c) > DIAGNOSED_WORK) {
+        x->most = 0;
+        return;
+    }
     fate->battery[fate->n] = case_of_turn(x);
-    alarm(CASE_SECONDS);
+    limit_case(1);
     attn_diagnose_case(spec, NULL, &c, &r, &diagnosis);
-    alarm(0);
+    limit_case(0);
     memcpy(fate->text[fate->n++], diagnosis.text, sizeof fate->text[0]);
 }
 
@@ -248,6 +276,7 @@ static void try_case(struct run *x, const struct attn_spec *spec)
     const struct attn_battery_case *battery = case_of_turn(x);
     struct attn_setup setup;
     if (is_own(x->mutant, battery) != (x->at < attn_battery_count(ATTN_TIER_QUICK)) ||
+        (x->n > 1 && !asks_all() && x->at % SEVERAL_EVERY != 0) ||
         !open_case(x, battery->text, &setup))
         return;
     for (x->now = 0; x->now < x->n; x->now++)
@@ -307,7 +336,7 @@ void mutants_run(int type, const struct mutant *mutant, int n, const char *folde
         }
         if (p.exit_status == 0)
             break;
-        note(x, p.signal == SIGALRM ? "time limit" : "crash", 0);
+        note(x, p.signal == SIGALRM || p.signal == SIGVTALRM ? "time limit" : "crash", 0);
         deaths++;
     }
     for (int m = 0; m < n; m++) {

@@ -217,6 +217,7 @@ int main(int argc, char **argv)
 {
     struct mutant *list;
     int equivalent, n = mutants_read(&list, &equivalent), status = 2;
+    setenv("ATTN_FULL", "1", 1); /* every case is asked, and every one diagnosed */
     if (argc == 3 && n > 0 && strcmp(argv[1], "kills") == 0)
         status = print_kills(list, n, equivalent, argv[2]);
     else if (argc >= 3 && n > 0 && strcmp(argv[1], "names") == 0)

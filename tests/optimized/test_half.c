@@ -130,7 +130,7 @@ TEST(matrix_products_of_other_types_are_refused)
 /* ---- wrong in some shapes -------------------------------------------------------------------- */
 
 /* Its LSE is right everywhere.  A tier must ask it in the shapes in which it is not, and in the one
- * type that it claims. */
+ * type that it claims (with ATTN_FULL: test_factors.c has such faults, in all tiers). */
 static const struct {
     const char *words, *tier, *shape;
 } in_part[] = {
@@ -150,6 +150,6 @@ TEST_EACH(wrong_in_some_shapes_is_killed, COUNT(in_part))
     scratch_expect(1, "1 fail", "check --plugin '%s' --case %s:none:bf16:normal:s1:pass=bwd", path,
                    in_part[_i].shape);
     const char *tier = in_part[_i].tier;
-    if (tier != NULL && (strcmp(tier, "quick") == 0 || getenv("ATTN_FULL") != NULL))
+    if (tier != NULL && getenv("ATTN_FULL") != NULL)
         scratch_expect(1, " fail, ", "check --plugin '%s' --tier %s", path, tier);
 }

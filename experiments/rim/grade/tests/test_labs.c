@@ -14,7 +14,7 @@ SUITE(labs, .open = scratch_open, .close = scratch_close);
 
 /* ---- mistakes.def ---------------------------------------------------------------------------- */
 
-enum { LOST = 12, QUICK_LABS = 2, QUICK_MISTAKES = 2 };
+enum { LOST = 12, QUICK_LABS = 2, QUICK_MISTAKES = 1 };
 
 struct mistake {
     char id[16], lab[32], lost[LOST][64], says[120];
@@ -171,11 +171,18 @@ static int n_labs(void)
     return is_full() ? attn_lab_count() : QUICK_LABS;
 }
 
+/* Lab 01, whose solution and skeleton other tests grade, is not among the few. */
+static const struct attn_lab *lab_of(int n)
+{
+    static const int quick[QUICK_LABS] = {1, 6};
+    return attn_lab_at(is_full() ? n : quick[n]);
+}
+
 /* The solution has all points, and under another student's task it loses the declaration and
  * nothing else; built for that task it has them again.  The skeleton has none. */
 TEST_EACH(solution_and_skeleton, n_labs())
 {
-    const struct attn_lab *lab = attn_lab_at(_i);
+    const struct attn_lab *lab = lab_of(_i);
     json_t *sheet = grade("%s '%s/labs/%s/solution.so'", lab->name, test_build(), lab->name);
     has_points(sheet, 100);
     json_decref(sheet);
@@ -260,8 +267,6 @@ static const struct {
     int points;
     const char *why;
 } student[] = {
-    {"ann", "HONEST", 100, ""},
-    {"bob", "WRONG FROM=1000", -1, ""},
     {"cid", "CHANGE", 0, "an input, was written to"},
     {"dan", "SCRIBBLE", 0, "victim.so, which is not its own"},
     {"eve", "QUIT_START", 0, "it left with exit(0) while it was loaded"},
@@ -279,9 +284,9 @@ static const char *one_of(const char *words)
     return scratch_path("one");
 }
 
-/* Nine in one run: an attack costs its author everything, is reported, and changes no other points:
- * not those of the student whose file is overwritten, who stands last. */
-TEST(class_of_nine)
+/* Seven in one run: an attack costs its author everything, is reported, and changes no other
+ * points: not those of the student whose file is overwritten, who stands last. */
+TEST(class_of_seven)
 {
     char folder[400], line[1000];
     snprintf(folder, sizeof folder, "%s", scratch_path("class"));
@@ -315,7 +320,6 @@ TEST(patched_judge)
     const char *built = test_build();
     scratch_shell(0, "", "cp '%s/attnlab' '%s'", built, judge);
     one_of("HONEST");
-    scratch_shell(0, "100 of 100", "'%s' grade 01 '%s'", judge, scratch_path("one/ann.so"));
     fixture_plugin("one/ann.so", "bad", "REMOVE BAD_VICTIM=%s", judge);
     scratch_shell(1, "attnlab was changed while it graded", "'%s' grade 01 '%s'", judge,
                   scratch_path("one/ann.so"));
@@ -333,6 +337,7 @@ TEST(csv_of_hidden_cases)
                    one_of("CRASH FROM=1"));
     json_t *sheet = grade("01 '%s/labs/01-softmax/skeleton.so'", test_build());
     json_t *hidden = grade("01 '%s/labs/01-softmax/skeleton.so' --seed :a", test_build());
+    has_points(sheet, 0);
     size_t n;
     const json_t *c;
     json_array_foreach(json_object_get(sheet, "criteria"), n, c)

@@ -193,8 +193,8 @@ def test_ends():
     assert "attnlab: CRASH in case case-2, 'q8d4:none:f32:normal:s1': the caller is gone" in done.stderr, done
     assert stay == [], stay
     done, stay = folders_that_stay(
-        "lambda o, **_: time.sleep(0.6) or o",
-        "r = c.judge(c.wrong(bad), timeout=0.5, lse='absent', cases=['q8d8:none:f32:normal:s1']); "
+        "lambda o, **_: time.sleep(4.2) or o",
+        "r = c.judge(c.wrong(bad), timeout=4, lse='absent', cases=['q8d8:none:f32:normal:s1']); "
         "assert [x.verdict for x in r.failures] == ['TIMEOUT'], r")
     assert done.returncode == 0, done
     assert stay == [], stay
@@ -349,7 +349,8 @@ def without_scale(q, k, v, *, scale):
 
 
 def test_grade():
-    assert attnlab.grade("01", with_lse).total == 100
+    if "ATTN_FULL" in os.environ:  # a grade takes four seconds
+        assert attnlab.grade("01", with_lse).total == 100
     sheet = attnlab.grade("01", without_scale)
     assert (sheet.total, sheet.of) == (5, 100) and "likely: fits scale missing" in sheet.text, sheet.text
     for lab, words in (("01", "at the top of a file"), ("07", "more than a function"), ("08", "more than a function")):
