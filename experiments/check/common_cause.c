@@ -130,8 +130,10 @@ int attn_common_causes(const struct attn_common_cause *causes, struct attn_cause
         second = first, others = apart, pass = !named[0].backward;
     if (others < 3 || 10 * others < causes->diagnosed)
         return 1;
-    named[0].n -= pass < 0 ? 0 : others;
     named[1] = most_of(causes, second, pass);
+    if (strcmp(named[1].text, named[0].text) == 0) /* one cause, which shows in both passes */
+        return 1;
+    named[0].n -= pass < 0 ? 0 : others;
     named[1].n = others;
     return 2;
 }

@@ -141,6 +141,10 @@ TEST(passes_have_causes_of_their_own)
     ck_assert_str_eq(cause[0].text, "fits causal(tl)");
     ck_assert_int_eq(cause[1].n, 4);
     ck_assert_str_eq(cause[1].text, "fits the window ignored");
+    for (int n = 0; n < ATTN_CAUSES; n++)
+        snprintf(causes.of[n].text, sizeof causes.of[n].text, "right in a fresh process");
+    ck_assert_int_eq(attn_common_causes(&causes, cause), 1);
+    ck_assert_int_eq(cause[0].n, 10);
 }
 
 /* A kernel that is right in f32 is told so; votes of another type are for another arithmetic. */

@@ -247,8 +247,7 @@ static void describe(const struct common *c, struct attn_failed_run *run)
         snprintf(text, size, "fits rows%s taken for rows that see no key",
                  tail > 0 ? " in the tail of a tile" : "");
     else if (same && how == LOST && hi == p->n_key - 1)
-        snprintf(text, size, "fits %s lost: the last %lld%s", keys, hi - lo + 1,
-                 lo == p->n_query ? " (as many are read as there are queries)" : "");
+        snprintf(text, size, "fits %s lost: the last %lld", keys, hi - lo + 1);
     else if (same && how == LOST)
         snprintf(text, size, "fits %s lost in every row that fails", keys);
     else if (moved && left == 0 && right != 0)
