@@ -30,7 +30,7 @@ static const struct attn_flag_use uses[] = {
     ATTN_TAKES(PLAN, offsetof(struct flags, plan)),
     ATTN_TAKES(FROM, offsetof(struct flags, from)),
     ATTN_TAKES(OUT, offsetof(struct flags, out)),
-    ATTN_TAKES(PRESET, offsetof(struct flags, preset), "page", .help = ATTN_PRESET_HELP),
+    ATTN_TAKES(PRESET, offsetof(struct flags, preset), "page"),
     ATTN_TAKES(OVERWRITE, offsetof(struct flags, overwrite)),
     ATTN_TAKES(QUIET, offsetof(struct flags, quiet), .help = "no progress"),
     {.flag = ATTN_FLAG_TITLE, .help = "Of SPECs; with --plan, these replace what the file says:"},
@@ -232,20 +232,20 @@ static void fold(struct report *r)
     struct attn_records *all = &r->read;
     attn_summary_make(all->point, all->n, &r->summary);
     /* The plan given now has the last word, whatever the records were measured with. */
-    if (r->plan.figures != NULL && all->figures != NULL &&
-        json_array_extend(all->figures, r->plan.figures) != 0)
+    if (r->plan.labels != NULL && all->labels != NULL &&
+        json_array_extend(all->labels, r->plan.labels) != 0)
         attn_cli_stop(ATTN_ENOMEM, NULL, "no memory");
-    attn_groups_make(&r->summary, all->figures, &r->groups);
+    attn_groups_make(&r->summary, all->labels, &r->groups);
     attn_curves_study(&r->groups);
 }
 
 /* Labels of the plan that no record of their group has. */
 static void say_unmatched(const struct report *r)
 {
-    for (size_t f = 0; f < json_array_size(r->plan.figures); f++) {
-        json_t *figure = json_array_get(r->plan.figures, f), *text;
-        const char *group = json_string_value(json_object_get(figure, "group")), *subject;
-        json_object_foreach(json_object_get(figure, "label"), subject, text)
+    for (size_t f = 0; f < json_array_size(r->plan.labels); f++) {
+        json_t *labels = json_array_get(r->plan.labels, f), *text;
+        const char *group = json_string_value(json_object_get(labels, "group")), *subject;
+        json_object_foreach(json_object_get(labels, "label"), subject, text)
         {
             int64_t s = 0;
             while (s < r->summary.n &&

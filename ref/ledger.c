@@ -31,28 +31,34 @@ static size_t block_size(size_t bytes)
     return (bytes + ZONE + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static void *block_get(size_t bytes)
+/* Poisoned memory is judged, not recorded, and taken again at once: a heap has its pages still. */
+static struct attn_ledger_block block_get(const struct attn_ledger *ledger, size_t bytes)
 {
-    if (bytes < BY_MAP)
-        return aligned_alloc(ALIGN, block_size(bytes));
+    struct attn_ledger_block block = {NULL, bytes, -1,
+                                      bytes >= (ledger->poison ? BY_HUGE_PAGE : BY_MAP)};
+    if (!block.is_map) {
+        block.data = aligned_alloc(ALIGN, block_size(bytes));
+        return block;
+    }
     void *data =
         mmap(NULL, block_size(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED)
-        return NULL;
+        return block;
     /* One fault for 2 MiB instead of 512; what does not fill a huge page keeps small ones, so that
      * no more becomes resident than the block.  A system without huge pages refuses; no harm
      * is done. */
     if (bytes >= BY_HUGE_PAGE)
         madvise(data, block_size(bytes), MADV_HUGEPAGE);
-    return data;
+    block.data = data;
+    return block;
 }
 
-static void block_drop(void *data, size_t bytes)
+static void block_drop(const struct attn_ledger_block *block)
 {
-    if (bytes < BY_MAP)
-        free(data);
+    if (block->is_map)
+        munmap(block->data, block_size(block->bytes));
     else
-        munmap(data, block_size(bytes));
+        free(block->data);
 }
 
 /* ---- the live set ---------------------------------------------------------------------------- */
@@ -143,12 +149,12 @@ static struct attn_ledger_block remove_block(struct attn_ledger_blocks *list, in
 }
 
 /* A block that was kept, or a fresh one. */
-static void *find_block(struct attn_ledger *ledger, size_t bytes)
+static struct attn_ledger_block find_block(struct attn_ledger *ledger, size_t bytes)
 {
     for (int b = 0; b < ledger->kept.n; b++)
         if (ledger->kept.at[b].bytes == bytes)
-            return remove_block(&ledger->kept, b).data;
-    return block_get(bytes);
+            return remove_block(&ledger->kept, b);
+    return block_get(ledger, bytes);
 }
 
 /* ---- taking and giving ----------------------------------------------------------------------- */
@@ -166,27 +172,28 @@ void *attn_ledger_take(struct attn_ledger *ledger, const char *name, int64_t cou
 {
     int64_t bytes = 0, own_peak = ledger->peak;
     int account = -1;
-    void *data = NULL;
+    struct attn_ledger_block block = {0};
     if (enter(ledger, name, count, size, &bytes, &account, err) != ATTN_OK)
         return NULL;
     if (ledger->takes++ != ledger->fail_at && !above_limit(ledger, bytes) && reserve(&ledger->live))
-        data = find_block(ledger, (size_t)bytes);
-    if (data == NULL) {
+        block = find_block(ledger, (size_t)bytes);
+    if (block.data == NULL) {
         trim(&ledger->live);
         attn_fail(err, ATTN_ENOMEM, "no memory for buffer '%s': asked %lld bytes, %lld are live",
                   name, (long long)bytes, (long long)ledger->now);
         return NULL;
     }
     if (ledger->poison)
-        memset(data, 0xFF, (size_t)bytes);
-    memset((char *)data + bytes, ZONE_BYTE, ZONE);
-    ledger->live.at[ledger->live.n++] = (struct attn_ledger_block){data, (size_t)bytes, account};
+        memset(block.data, 0xFF, (size_t)bytes);
+    memset((char *)block.data + bytes, ZONE_BYTE, ZONE);
+    block.account = account;
+    ledger->live.at[ledger->live.n++] = block;
     ledger->account[account].bytes += bytes;
     add_total(ledger, bytes);
     if (ledger->peak > own_peak)
         remember_peak(ledger);
     tell(ledger, name, bytes);
-    return data;
+    return block.data;
 }
 
 static int zone_is_whole(const struct attn_ledger_block *block)
@@ -209,7 +216,7 @@ static void drop(struct attn_ledger *ledger, int b)
     if (ledger->keeps && reserve(&ledger->kept))
         ledger->kept.at[ledger->kept.n++] = block;
     else
-        block_drop(block.data, block.bytes);
+        block_drop(&block);
 }
 
 void *attn_ledger_give(struct attn_ledger *ledger, void *data)
@@ -271,7 +278,7 @@ int64_t attn_ledger_clear(struct attn_ledger *ledger)
     }
     while (ledger->kept.n > 0) {
         const struct attn_ledger_block block = remove_block(&ledger->kept, ledger->kept.n - 1);
-        block_drop(block.data, block.bytes);
+        block_drop(&block);
     }
     return left;
 }

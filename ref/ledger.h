@@ -2,8 +2,9 @@
  *
  * It answers three questions to the byte: how much is live now, how much was live at the peak,
  * and what was it made of.  An implementation's cost() must give the same answers without
- * running.  Bytes are the bytes asked for; blocks of 256 KiB and more come from mmap, so that a
- * block's pages leave the process when the block does and resident memory can follow the ledger.
+ * running.  Bytes are the bytes asked for; blocks of 256 KiB and more (4 MiB, where they are
+ * poisoned) come from mmap, so that a block's pages leave the process when the block does and
+ * resident memory can follow the ledger.
  *
  * One ledger belongs to one thread.  A ledger may have a parent (a rank's ledger reports to the
  * process's); only the parent's totals are touched by several threads, atomically.
@@ -35,7 +36,7 @@ enum { ATTN_MAX_ACCOUNTS = 64 };
 struct attn_ledger_block {
     void *data;
     size_t bytes;
-    int account;
+    int account, is_map; /* of mmap, else of the heap */
 };
 
 /* On the heap while there are any. */

@@ -313,6 +313,12 @@ void attn_cview_row(const struct attn_cview *view, const int64_t at[4], int64_t 
     if (view->dtype == ATTN_F32 && step == 1)
         for (int64_t c = 0; c < n; c++)
             x[c] = (double)((const float *)view->data)[from + c];
+    else if (view->dtype == ATTN_BF16 && step == 1)
+        for (int64_t c = 0; c < n; c++)
+            x[c] = (double)attn_bf16_to_float(((const uint16_t *)view->data)[from + c]);
+    else if (view->dtype == ATTN_F16)
+        for (int64_t c = 0; c < n; c++)
+            x[c] = (double)attn_f16_to_float(((const uint16_t *)view->data)[from + c * step]);
     else
         for (int64_t c = 0; c < n; c++)
             x[c] = load(view->data, view->dtype, from + c * step);
@@ -334,8 +340,12 @@ void attn_view_set_row(const struct attn_view *view, const int64_t at[4], int64_
 {
     const int64_t step = view->stride[3];
     int64_t to = attn_offset(view->stride, at[0], at[1], at[2]) + at[3] * step;
-    for (int64_t c = 0; c < n; c++)
-        store(view->data, view->dtype, to + c * step, x[c]);
+    if (view->dtype == ATTN_F32 && step == 1)
+        for (int64_t c = 0; c < n; c++)
+            ((float *)view->data)[to + c] = (float)x[c];
+    else
+        for (int64_t c = 0; c < n; c++)
+            store(view->data, view->dtype, to + c * step, x[c]);
 }
 
 double attn_problem_bias(const struct attn_problem *p, int64_t b, int64_t h, int64_t i, int64_t j)

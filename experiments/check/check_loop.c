@@ -9,15 +9,15 @@
 
 #include "experiments/check/check.h"
 #include "experiments/cli/cli.h"
-#include "ref/clock.h"
 #include "tests/harness/cases/factors.h"
 #include "tests/harness/relations/growth.h"
 #include "tests/harness/subject/plugin_host.h"
 
 enum {
     PATIENCE =
-        120,    /* seconds of ours for a case of the battery, a relation, the growth of errors */
-    ENOUGH = 40 /* diagnoses of one spec: the next one says nothing new                        */
+        120,     /* seconds of ours for a case of the battery, a relation, the growth of errors */
+    ENOUGH = 40, /* diagnoses of one spec: the next one says nothing new                       */
+    ROUNDS = 3   /* of our cases in one process; 3 x 16 is the first number that is ENOUGH     */
 };
 
 /* Notes that are no verdict go to standard error; a note about calls is printed once. */
@@ -238,9 +238,8 @@ static void report_progress(int at, int n, const char *of)
 /* Of a command, which is asked all cases at once: that it runs. */
 static void report_seconds(double s)
 {
-    static int shown;
-    if (isatty(STDERR_FILENO) && (int)s != shown)
-        fprintf(stderr, "\rit runs, %d s\r", shown = (int)s);
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\rit runs, %.0f s\r", s);
 }
 
 /* Of ours, before they are asked: how long a case may take, and what is diagnosed. */
@@ -277,18 +276,30 @@ static enum attn_status ask_some(struct asking **a, int n, struct attn_asked *as
     return status;
 }
 
+/* Of ours, several rounds of cases while none has failed: a new process has no memory yet, and
+ * each page of it costs. */
+static int rounds_at_once(struct asking **a, int n)
+{
+    int rounds = a[0]->s->x.kind == ATTN_NOT_EXTERNAL ? ROUNDS : 1;
+    for (int i = 0; i < n; i++)
+        if (a[i]->s->list != NULL && a[i]->s->list->causes.diagnosed > 0)
+            rounds = 1;
+    return rounds;
+}
+
 /* All cases; 0, or an exit status. */
 static int ask_cases(struct asking **a, int n)
 {
     const struct attn_question *question = &a[0]->s->question;
     const int all = question->n, fixed = route_of(a[0]->s)->at_once;
-    const int at_once = fixed > 0 ? fixed : all;
+    const int most = fixed > 0 ? ROUNDS * fixed : all;
     struct attn_answer *answer =
-        attn_cli_need(calloc((size_t)n * (size_t)at_once + 1, sizeof *answer));
+        attn_cli_need(calloc((size_t)n * (size_t)most + 1, sizeof *answer));
     struct attn_error err = {0};
     enum attn_status status = ATTN_OK;
-    for (int first = 0; first < all && status == ATTN_OK; first += at_once) {
-        const int some = all - first < at_once ? all - first : at_once;
+    for (int first = 0, some; first < all && status == ATTN_OK; first += some) {
+        const int at_once = fixed > 0 ? rounds_at_once(a, n) * fixed : all;
+        some = all - first < at_once ? all - first : at_once;
         if (fixed > 0)
             report_progress(first, all, "cases");
         status = ask_some(a, n, &question->asked[first], some, answer, &err);

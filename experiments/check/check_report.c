@@ -233,7 +233,7 @@ static void put_marks(struct attn_document *d, enum attn_output o, const struct 
     free(text);
 }
 
-/* The columns of attn_output_columns that a phone has room for. */
+/* The columns of outputs (verdicts_text.c) that a phone has room for. */
 static const struct attn_column narrow_columns[] = {{"output", "output", ATTN_UNIT_WORDS},
                                                     {"beyond", "beyond", ATTN_UNIT_PLAIN},
                                                     {"at", "worst at", ATTN_UNIT_WORDS},
@@ -275,7 +275,7 @@ static void put_smallest(struct attn_document *d, const struct attn_verdicts *v,
     }
 }
 
-/* Those of attn_failure_columns; a case's name and string stand in one cell. */
+/* Those of failures (verdicts_text.c); a case's name and string stand in one cell. */
 static const struct attn_column failure_columns[] = {
     {"is", "verdict", ATTN_UNIT_WORDS},         {"case", "case", ATTN_UNIT_CODE},
     {"message", "why", ATTN_UNIT_WORDS},        {"worst", "error / bound", ATTN_UNIT_REAL},

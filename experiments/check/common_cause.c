@@ -36,10 +36,16 @@ static int kind_of(const struct attn_result *r)
                                                       : (int)r->diagnosis.fault;
 }
 
+static int is_backward(const struct attn_result *r)
+{
+    return r->failure != ATTN_F_EXACT && r->output[ATTN_O].n_bad == 0 &&
+           r->output[ATTN_LSE].n_bad == 0;
+}
+
 void attn_common_cause_count(struct attn_common_cause *causes, const struct attn_result *r)
 {
     const struct attn_diagnosis *d = &r->diagnosis;
-    int n = 0, kind = kind_of(r);
+    int n = 0, kind = kind_of(r), backward = is_backward(r);
     if (r->output[ATTN_O].n > 0) {
         causes->passes[r->dtype] += r->verdict == ATTN_PASS;
         causes->fails[r->dtype] += r->verdict == ATTN_FAILED;
@@ -49,17 +55,19 @@ void attn_common_cause_count(struct attn_common_cause *causes, const struct attn
         return;
     causes->diagnosed++;
     causes->n[kind]++;
-    while (
-        n < ATTN_CAUSES && causes->of[n].n > 0 &&
-        !(causes->of[n].kind == kind && (kind == ATTN_FAULT_FACTOR && strchr(d->text, '(') == NULL
-                                             ? strcmp(causes->of[n].text, d->text) == 0
-                                             : attn_verdicts_alike(causes->of[n].text, d->text))))
+    causes->backward[kind] += backward;
+    while (n < ATTN_CAUSES && causes->of[n].n > 0 &&
+           !(causes->of[n].kind == kind && causes->of[n].backward == backward &&
+             (kind == ATTN_FAULT_FACTOR && strchr(d->text, '(') == NULL
+                  ? strcmp(causes->of[n].text, d->text) == 0
+                  : attn_verdicts_alike(causes->of[n].text, d->text))))
         n++;
     if (n == ATTN_CAUSES)
         return;
     if (causes->of[n].n++ > 0)
         return;
     causes->of[n].kind = kind;
+    causes->of[n].backward = backward;
     memcpy(causes->of[n].text, d->text, sizeof d->text);
     memcpy(causes->of[n].remedy, d->remedy, sizeof d->remedy);
 }
@@ -75,30 +83,33 @@ static int votes_of(const struct attn_common_cause *causes, int kind)
     return kind == ATTN_FAULT_FACTOR ? most : causes->n[kind];
 }
 
+/* A kind that says no more than digits or a feature is no second cause. */
+static int is_vague(int kind)
+{
+    return kind >= ATTN_FAULTS || kind == ATTN_FAULT_FEATURE;
+}
+
 /* The commonest kind of fault; a second one beside the first (0: that is asked). */
 static int commonest(const struct attn_common_cause *causes, int first)
 {
     int kind = 0, most = 0;
     for (int n = 1; n < ATTN_FAULTS + ATTN_DTYPES; n++) {
-        int is_vague = n >= ATTN_FAULTS || n == ATTN_FAULT_FEATURE;
         int votes = first > 0 ? votes_of(causes, n) : causes->n[n];
-        if (n != first && !(first > 0 && is_vague) && votes > most)
+        if (n != first && !(first > 0 && is_vague(n)) && votes > most)
             kind = n, most = votes;
     }
     return kind;
 }
 
-/* The words of a kind that most have; its number is that of the kind. */
-static struct attn_cause most_of(const struct attn_common_cause *causes, int kind)
+/* The words of a kind that most have, of one pass (backward 0 or 1) or of both (-1); its number is
+ * that of the kind. */
+static struct attn_cause most_of(const struct attn_common_cause *causes, int kind, int backward)
 {
-    int best = 0;
+    struct attn_cause cause = {.kind = kind}; /* where no place was left for its words */
     for (int n = 0; n < ATTN_CAUSES; n++)
-        if (causes->of[n].kind == kind &&
-            (causes->of[best].kind != kind || causes->of[n].n > causes->of[best].n))
-            best = n;
-    struct attn_cause cause = causes->of[best];
-    if (cause.kind != kind) /* its words came when there was no place left */
-        cause = (struct attn_cause){.kind = kind};
+        if (causes->of[n].kind == kind && (backward < 0 || causes->of[n].backward == backward) &&
+            causes->of[n].n > cause.n)
+            cause = causes->of[n];
     cause.n = causes->n[kind];
     if (cause.remedy[0] == '\0')
         snprintf(
@@ -110,13 +121,17 @@ static struct attn_cause most_of(const struct attn_common_cause *causes, int kin
 int attn_common_causes(const struct attn_common_cause *causes, struct attn_cause named[2])
 {
     const int first = commonest(causes, 0), agree = causes->n[first];
-    const int second = commonest(causes, first), others = votes_of(causes, second);
+    int second = commonest(causes, first), others = votes_of(causes, second), pass = -1;
     if (agree < 2 || 3 * agree < causes->diagnosed || 4 * agree < causes->asked)
         return 0;
-    named[0] = most_of(causes, first);
+    named[0] = most_of(causes, first, -1);
+    const int apart = named[0].backward ? agree - causes->backward[first] : causes->backward[first];
+    if (!is_vague(first) && first != ATTN_FAULT_FACTOR && apart >= others)
+        second = first, others = apart, pass = !named[0].backward;
     if (others < 3 || 10 * others < causes->diagnosed)
         return 1;
-    named[1] = most_of(causes, second);
+    named[0].n -= pass < 0 ? 0 : others;
+    named[1] = most_of(causes, second, pass);
     named[1].n = others;
     return 2;
 }

@@ -11,9 +11,11 @@ enum {
 struct attn_common_cause {
     int diagnosed, asked;             /* failures that look like something; and others */
     int n[ATTN_FAULTS + ATTN_DTYPES]; /* of them, by the kind of fault; PRECISION by type, behind */
+    int backward[ATTN_FAULTS + ATTN_DTYPES];     /* of these, gradients alone are wrong */
     int passes[ATTN_DTYPES], fails[ATTN_DTYPES]; /* cases of a type */
     struct attn_cause {
         int kind, n;     /* as in n[]; how many failures look like it */
+        int backward;    /* gradients alone are wrong */
         char text[256];  /* of the first; those that differ by their numbers alone are one */
         char remedy[96]; /* what to do */
     } of[ATTN_CAUSES];
@@ -24,8 +26,9 @@ void attn_common_cause_count(struct attn_common_cause *causes, const struct attn
 
 /* Likely causes, the likeliest first; how many there are, 0 to 2.  The first is the sentence that
  * most failures of the commonest kind of fault have: at least two, a third of those diagnosed and a
- * quarter of those asked.  The second is that of the next kind, if they are three and a tenth, and
- * name more than digits or a feature.  Factors agree where their numbers do. */
+ * quarter of those asked.  The second is that of the next kind, or of the same kind in the other
+ * pass, if they are three and a tenth, and name more than digits or a feature.  Factors agree where
+ * their numbers do. */
 int attn_common_causes(const struct attn_common_cause *causes, struct attn_cause named[2]);
 
 /* 1 if a result looks like this cause. */

@@ -94,8 +94,14 @@ struct attn_verdict_entry *attn_verdicts_add(struct attn_verdict_list *list,
                                     .message = message_of(result),
                                     .result = *result,
                                     .seconds = seconds};
-    attn_common_cause_count(&list->causes, result);
-    return &list->entry[list->n - 1];
+    struct attn_verdict_entry *entry = &list->entry[list->n - 1];
+    if (result->verdict == ATTN_FAILED && result->failure == ATTN_F_INTEGRITY)
+        entry->result.diagnosis = (struct attn_diagnosis){
+            .fault = ATTN_FAULT_STATE,
+            .text = "memory written to that is no output: an input, or beyond an end",
+            .remedy = "write to the outputs alone, within their extents and strides"};
+    attn_common_cause_count(&list->causes, &entry->result);
+    return entry;
 }
 
 void attn_verdicts_revise(struct attn_verdict_list *list, int e, const struct attn_result *result)

@@ -136,12 +136,10 @@ void attn_verdict_facts_free(struct attn_facts *facts);
 struct json_t *attn_verdict_row(const struct attn_verdict_entry *x);
 
 /* The outputs of a check as rows, with the worst element of one that fails; to be freed. */
-extern const struct attn_column attn_output_columns[];
 struct json_t *attn_output_rows(const struct attn_agreement output[ATTN_OUTPUTS], int all);
 
 /* Failures as rows, the worst first, without `but`, v->listed at most; those that are like another
  * one are counted there.  *left_out: what has no row. */
-extern const struct attn_column attn_failure_columns[];
 struct json_t *attn_failure_rows(const struct attn_verdicts *v,
                                  const struct attn_verdict_list *list,
                                  const struct attn_verdict_entry *but, int *left_out);

@@ -54,7 +54,7 @@ static const char *graded_words(const struct attn_result *r, char text[40])
     return text;
 }
 
-const struct attn_column attn_output_columns[] = {
+static const struct attn_column output_columns[] = {
     {"output", "output", ATTN_UNIT_WORDS}, {"ratio", "error/bound", ATTN_UNIT_PLAIN},
     {"gauge", "gauge", ATTN_UNIT_PLAIN},   {"elements", "elements", ATTN_UNIT_PLAIN},
     {"beyond", "beyond", ATTN_UNIT_PLAIN}, {"at", "worst at", ATTN_UNIT_WORDS},
@@ -95,7 +95,7 @@ static void print_in_full(FILE *out, const char *spec, const struct attn_verdict
         fprintf(out, "  %s\n", x->message);
     json_t *rows = attn_output_rows(x->result.output, 0);
     if (json_array_size(rows) > 0)
-        attn_table_print(out, ATTN_TABLE_INDENTED, attn_output_columns, rows);
+        attn_table_print(out, ATTN_TABLE_INDENTED, output_columns, rows);
     json_decref(rows);
     attn_verdict_facts(&x->result, &facts);
     for (int n = 0; n < facts.n; n++)
@@ -153,7 +153,7 @@ static int find_worst(const struct attn_verdicts *v, const struct attn_verdict_l
     return kinds;
 }
 
-const struct attn_column attn_failure_columns[] = {
+static const struct attn_column failure_columns[] = {
     {"is", "verdict", ATTN_UNIT_WORDS},
     {"worst", "error/bound", ATTN_UNIT_REAL},
     {"name", "case", ATTN_UNIT_CODE},
@@ -198,7 +198,7 @@ static void print_failures(const struct attn_verdicts *v, const struct attn_verd
     int left_out;
     json_t *rows = attn_failure_rows(v, list, smallest, &left_out);
     if (json_array_size(rows) > 0)
-        attn_table_print(v->out, ATTN_TABLE_INDENTED, attn_failure_columns, rows);
+        attn_table_print(v->out, ATTN_TABLE_INDENTED, failure_columns, rows);
     if (left_out > 0)
         fprintf(v->out, "  ... and %d more (--verbose has a line for each)\n", left_out);
     json_decref(rows);

@@ -15,7 +15,6 @@
 #include "experiments/measure/record.h"
 #include "experiments/measure/stats.h"
 #include "optimized/registry.h"
-#include "ref/clock.h"
 #include "ref/ledger.h"
 #include "tests/harness/base/ending.h"
 #include "tests/harness/base/process.h"

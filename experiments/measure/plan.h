@@ -11,9 +11,7 @@
  *        limit dense = 1024            # the longest length of a spec,
  *        limit ring:ranks=2 bwd = 512  # of a spec in one pass, or in one mask
  *        once = 1024                   # beyond: one process and its first call
- *        title = causal attention      # of its figures; also figure, x-range
- *        y-range memory = 1e6:1e9      # of one of them
- *        label dense = Dense           # a name in legends; colour dense = D55E00
+ *        label dense = Dense           # the name of its curves in legends
  *
  * A point beyond a limit is not measured: its price is recorded, and drawn as a dashed line.
  * A group is the product of its lists.  Keys of a group that stand before the first group hold
@@ -58,7 +56,7 @@ struct attn_plan {
     int64_t shuffle;    /* 1: round 0 in random order too, not from cheap to dear    (0)   */
     int64_t n;
     struct attn_plan_point *point; /* in the order written: group, mask, pass, spec, length */
-    struct json_t *figures; /* an array: what groups say of their figures (docs/measuring.md) */
+    struct json_t *labels; /* an array: of each group that names curves (docs/measuring.md) */
 };
 
 /* A whole text, or a whole file.  Messages begin with "NAME:LINE: ".  externals (may be NULL) are

@@ -75,7 +75,7 @@ enum attn_status attn_plan_set_word(const struct attn_external_specs *externals,
 /* An array of n things with room for one more: it doubles at every power of two. */
 void *attn_plan_reserve(void *array, int64_t n, size_t size);
 
-/* Multiply one group out: its points, and its figures, are added to the plan.  On failure
+/* Multiply one group out: its points are added to the plan.  On failure
  * group->line is the line of the fault. */
 enum attn_status attn_plan_expand(const struct attn_plan_draft *draft,
                                   struct attn_plan_group *group, struct attn_error *err);

@@ -210,7 +210,7 @@ static enum attn_status check_subjects(const struct attn_plan *plan, int64_t fir
     return ATTN_OK;
 }
 
-/* {"label": {SPEC: TEXT}, "group": NAME}: a line of records. */
+/* {"label": {SPEC: TEXT}, "group": NAME}: a "figure" line of records. */
 static void add_labels(struct attn_plan *plan, const struct attn_plan_group *group)
 {
     if (group->n_labels == 0)
@@ -218,7 +218,7 @@ static void add_labels(struct attn_plan *plan, const struct attn_plan_group *gro
     json_t *labels = attn_cli_need(json_object());
     for (int l = 0; l < group->n_labels; l++)
         json_object_set_new(labels, group->label[l].subject, json_string(group->label[l].text));
-    json_array_append_new(plan->figures,
+    json_array_append_new(plan->labels,
                           json_pack("{s:o, s:s}", "label", labels, "group", group->name));
 }
 

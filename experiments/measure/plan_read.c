@@ -28,7 +28,7 @@ enum { PLAN_BYTES = 1 << 20 };
 void attn_plan_free(struct attn_plan *plan)
 {
     free(plan->point);
-    json_decref(plan->figures);
+    json_decref(plan->labels);
     memset(plan, 0, sizeof *plan);
 }
 
@@ -217,7 +217,7 @@ static void begin(struct attn_plan_draft *draft, struct attn_plan *plan,
     memset(plan, 0, sizeof *plan);
     *draft = (struct attn_plan_draft){.plan = plan, .n = 1, .externals = externals};
     draft->group = attn_cli_need(calloc(1, sizeof *draft->group));
-    plan->figures = json_array();
+    plan->labels = json_array();
     for (int key = GROUP_KEYS; key < KEYS; key++)
         (void)attn_plan_set_number(&attn_plan_keys[key], attn_plan_keys[key].preset, plan, NULL);
 }

@@ -5,7 +5,7 @@
  *   "machine"      facts of machine and build; once at the head of every session in the file
  *   "calibration"  a known quantity measured by the same means (bytes touched, A/A time)
  *   "point"        one implementation, one problem, one pass, one round
- *   "figure"       what a plan says of a figure: title, labels, colours, ranges
+ *   "figure"       the names that a plan gives to the curves of a group
  *
  * One table of fields (record_fields.def) declares a point, writes it, reads it, and makes the
  * columns of the CSV.
@@ -133,9 +133,9 @@ struct attn_records {
     struct attn_point *point; /* of several of the same point and round the last, in the place of
                                  the first */
     int64_t n;
-    struct json_t *machine;               /* the last such line; NULL: none */
-    int machines_differ;                  /* there is one of another machine */
-    struct json_t *calibration, *figures; /* arrays of such lines           */
+    struct json_t *machine;              /* the last such line; NULL: none */
+    int machines_differ;                 /* there is one of another machine */
+    struct json_t *calibration, *labels; /* arrays of such lines; "figure" has labels */
 };
 
 /* Lines of other kinds and of newer schemas are skipped; a torn last line is dropped, a broken line

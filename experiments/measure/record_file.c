@@ -48,7 +48,7 @@ static enum attn_status take_line(struct attn_records *r, json_t *json, const ch
     if (strcmp(kind, "calibration") == 0)
         json_array_append(r->calibration, json);
     if (strcmp(kind, "figure") == 0)
-        json_array_append(r->figures, json);
+        json_array_append(r->labels, json);
     return ATTN_OK;
 }
 
@@ -105,7 +105,7 @@ enum attn_status attn_record_read(const char *path, struct attn_records *r, stru
     if (file == NULL)
         return attn_fail(err, why.status, "records %s", why.text);
     r->calibration = json_array();
-    r->figures = json_array();
+    r->labels = json_array();
     enum attn_status status = read_lines(file, path, r, err);
     fclose(file);
     if (status == ATTN_OK)
@@ -120,7 +120,7 @@ void attn_records_free(struct attn_records *r)
     free(r->point);
     json_decref(r->machine);
     json_decref(r->calibration);
-    json_decref(r->figures);
+    json_decref(r->labels);
     *r = (struct attn_records){0};
 }
 

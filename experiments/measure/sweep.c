@@ -253,16 +253,16 @@ static int write_machine(struct sweep *sweep)
     return attn_record_write_json(sweep->file, line);
 }
 
-/* The plan's settings of its figures, for the code that draws. */
-static int write_figures(struct sweep *sweep)
+/* The names of curves, for the code that draws. */
+static int write_labels(struct sweep *sweep)
 {
     size_t index;
-    json_t *figure;
-    json_array_foreach(sweep->plan->figures, index, figure)
+    json_t *labels;
+    json_array_foreach(sweep->plan->labels, index, labels)
     {
         json_t *line = json_pack("{s:i, s:s, s:s}", "schema", ATTN_RECORD_SCHEMA, "record",
                                  "figure", "session", sweep->session);
-        json_object_update(line, figure);
+        json_object_update(line, labels);
         if (attn_record_write_json(sweep->file, line) != 0)
             return -1;
     }
@@ -444,7 +444,7 @@ static int carry_out(struct sweep *sweep, const char *path, int64_t *n_errors)
         sweep->progress = !sweep->is_quiet && isatty(STDERR_FILENO);
         attn_process_catch_interrupts();
         errno = 0;
-        if (write_machine(sweep) != 0 || write_figures(sweep) != 0 ||
+        if (write_machine(sweep) != 0 || write_labels(sweep) != 0 ||
             attn_calibrate_session(sweep->file, sweep->session, &err) != 0 ||
             write_prices(sweep) != 0 || all_rounds(sweep) != 0)
             status = attn_cli_fail(ATTN_EXIT_LACKS, "records %s: %s", path,
@@ -466,8 +466,8 @@ int attn_sweep_run(const struct attn_plan *plan, const char *out_path, int is_dr
     char date[32] = "";
     *n_errors = 0;
     if (plan->n == 0)
-        return attn_cli_fail(ATTN_EXIT_USAGE, "the plan has no point: its groups say how figures "
-                                              "look; spec and length say what is measured");
+        return attn_cli_fail(ATTN_EXIT_USAGE, "the plan has no point: its groups name curves; "
+                                              "spec and length say what is measured");
     if (gmtime_r(&now, &utc) != NULL)
         strftime(date, sizeof date, "%Y%m%dT%H%M%SZ", &utc);
     snprintf(sweep.session, sizeof sweep.session, "%.20s-%d", date, (int)getpid());

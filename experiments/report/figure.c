@@ -308,8 +308,8 @@ char *attn_figure_head(const struct attn_figure *figure)
         write_text(file, "x_label", figure->x_label);
         fprintf(file, "x_base   = %d\n", figure->x_base);
     }
-    write_text(file, "x_range", figure->x_range[0] != '\0' ? figure->x_range : "[*:*]");
-    write_text(file, "y_range", figure->y_range[0] != '\0' ? figure->y_range : "[*:*]");
+    write_text(file, "x_range", figure->x_range != NULL ? figure->x_range : "[*:*]");
+    write_text(file, "y_range", figure->y_range != NULL ? figure->y_range : "[*:*]");
     if (figure->memory_bytes > 0)
         fprintf(file, "memory   = %lld # of the machine: a line where it is near\n",
                 (long long)figure->memory_bytes);

@@ -24,7 +24,6 @@ enum {
 #define ATTN_FIGURE_FORMATS "svg png pdf"
 
 /* Words of the flag --preset. */
-#define ATTN_PRESET_HELP "figures as wide as a page, one column (88 mm) or a slide (page)"
 extern const char *const attn_figure_preset[];
 
 struct attn_figure_curve {
@@ -56,10 +55,9 @@ struct attn_figure {
     const char *x_label; /* on the axis; NULL: the script's own */
     int x_base;          /* of its logarithm; 0: the script's own */
     char variables[800]; /* more lines of the script: "memory = 1e9"                              */
-    char x_range[64],
-        y_range[64];    /* "": what the data give                                       */
-    const char *preset; /* of attn_figure_preset (borrowed); NULL: page */
-    int overwrite;      /* a script that a user edited is written anew */
+    const char *x_range, *y_range; /* NULL: what the data give                                  */
+    const char *preset;            /* of attn_figure_preset (borrowed); NULL: page */
+    int overwrite;                 /* a script that a user edited is written anew */
     int n_columns;
     int n_about,
         about[ATTN_FIGURE_ABOUT]; /* columns by which curves are found to lie on others   */
@@ -99,7 +97,7 @@ struct attn_figure_point *attn_figure_add(struct attn_figure *figure, const char
 struct attn_figure_point *attn_figure_piece(struct attn_figure *figure, const char *panel,
                                             const char *name, int bar, double from, double to);
 
-/* When all points are there: the plan's ranges, and how wide curves are. */
+/* When all points are there: how wide curves are. */
 void attn_figure_finish(struct attn_figure *figure);
 
 /* Of more than five curves leave five as they are: those of other programs, the first of each

@@ -169,10 +169,10 @@ static void write_option(const char *impl, const char *label, char option[ATTN_L
 /* ---- grouping -------------------------------------------------------------------------------- */
 
 /* The labels of the last line that the records have of a plan's group; NULL: none. */
-static const json_t *labels_of(const json_t *figures, const char *group)
+static const json_t *labels_of(const json_t *labels, const char *group)
 {
-    for (size_t i = json_array_size(figures); i > 0; i--) {
-        const json_t *line = json_array_get(figures, i - 1);
+    for (size_t i = json_array_size(labels); i > 0; i--) {
+        const json_t *line = json_array_get(labels, i - 1);
         const char *name = json_string_value(json_object_get(line, "group"));
         if (name != NULL && strcmp(name, group) == 0)
             return json_object_get(line, "label");
@@ -246,7 +246,7 @@ static void place_rows(struct attn_figure_group *group, const struct facts *fact
     qsort(group->row, (size_t)group->n, sizeof *group->row, compare_rows);
 }
 
-static void take_rows(const struct attn_summary *all, const json_t *figures, int64_t first,
+static void take_rows(const struct attn_summary *all, const json_t *labels, int64_t first,
                       const struct key *key, struct attn_figure_group *group)
 {
     const struct attn_point *p = all->row[first].point;
@@ -254,7 +254,7 @@ static void take_rows(const struct attn_summary *all, const json_t *figures, int
     group->row = attn_cli_need(malloc((size_t)all->n * sizeof *group->row));
     (void)snprintf(group->name, sizeof group->name, "%s", p->group);
     group->kind = attn_group_kind_of(p->group);
-    group->labels = labels_of(figures, p->group);
+    group->labels = labels_of(labels, p->group);
     for (int64_t s = 0; s < all->n; s++) {
         const struct attn_point *q = all->row[s].point;
         if (belongs(q, p, key))
@@ -284,7 +284,7 @@ static void make_tag(struct attn_figure_groups *groups, struct attn_figure_group
     }
 }
 
-void attn_groups_make(const struct attn_summary *summary, const json_t *figures,
+void attn_groups_make(const struct attn_summary *summary, const json_t *labels,
                       struct attn_figure_groups *groups)
 {
     groups->n = 0;
@@ -298,7 +298,7 @@ void attn_groups_make(const struct attn_summary *summary, const json_t *figures,
         if (before < s)
             continue;
         struct attn_figure_group *group = &groups->group[groups->n];
-        take_rows(summary, figures, s, &key, group);
+        take_rows(summary, labels, s, &key, group);
         make_tag(groups, group);
         groups->n++;
     }

@@ -30,9 +30,9 @@ struct attn_figure_groups {
     int n;
 };
 
-/* figures: the "figure" lines of the records (docs/measuring.md), or NULL; borrowed.  Rows get
+/* labels: the "figure" lines of the records (docs/measuring.md), or NULL; borrowed.  Rows get
  * what they are to their group. */
-void attn_groups_make(const struct attn_summary *summary, const json_t *figures,
+void attn_groups_make(const struct attn_summary *summary, const json_t *labels,
                       struct attn_figure_groups *groups);
 void attn_groups_free(struct attn_figure_groups *groups);
 

@@ -38,8 +38,32 @@ static int has_dq(const struct attn_oracle_row *row)
     return !row->without_dq && row->max != -(double)INFINITY;
 }
 
+/* Values or their gradients: row->finite says what becomes of those that are not finite. */
+static void load_values(const struct attn_oracle_row *row, const struct attn_cview *x, int64_t b,
+                        int64_t h, int64_t i, int64_t n, double *to)
+{
+    attn_cview_row(x, (int64_t[4]){b, h, i, 0}, n, to);
+    for (int64_t c = 0; row->finite && c < n; c++)
+        to[c] = to[c] - to[c] == 0 ? to[c] : 0;
+}
+
+/* Keys and values of one kv head, side by side, kept until another head is asked for. */
+static void load_head(const struct attn_problem *p, const struct attn_cview *k,
+                      const struct attn_cview *v, int64_t b, int64_t g, struct attn_oracle_row *row)
+{
+    if (row->cached_batch == b && row->cached_head == g)
+        return;
+    for (int64_t j = 0; j < p->n_key; j++) {
+        attn_cview_row(k, (int64_t[4]){b, g, j, 0}, p->d_key,
+                       row->stored_k + j * stride_of(p->d_key));
+        load_values(row, v, b, g, j, p->d_value, row->stored_v + j * stride_of(p->d_value));
+    }
+    row->cached_batch = b, row->cached_head = g;
+}
+
 #define WIDE       double
 #define WIDE_LANE  attn_lanes
+#define WIDE_AT    ATTN_LANES_AT
 #define WIDE_ABS   ATTN_LANES_ABS
 #define WIDE_KEYS  4
 #define FN(name)   name##_double
@@ -49,13 +73,15 @@ static int has_dq(const struct attn_oracle_row *row)
 #undef FN
 #undef WIDE_KEYS
 #undef WIDE_LANE
+#undef WIDE_AT
 #undef WIDE_ABS
 #undef WIDE_LOOPS
-#define WIDE      long double
-#define WIDE_KEYS 1
-#define WIDE_LANE long double
-#define WIDE_ABS  fabsl
-#define FN(name)  name##_long
+#define WIDE       long double
+#define WIDE_KEYS  1
+#define WIDE_LANE  long double
+#define WIDE_AT(x) ((long double)*(x))
+#define WIDE_ABS   fabsl
+#define FN(name)   name##_long
 #define WIDE_LOOPS
 #include "ref/oracle/oracle_tmpl.h"
 
@@ -83,8 +109,8 @@ static char *lay_out(const struct attn_problem *p, int n_rows, struct attn_oracl
 {
     size_t wide = is_wide(p) ? sizeof(long double) : sizeof(double);
     int64_t n = p->n_key;
-    void *k = piece(&at, n * stride_of(p->d_key) + PAD, wide);
-    void *v = piece(&at, n * stride_of(p->d_value) + PAD, wide);
+    double *k = piece(&at, n * stride_of(p->d_key) + PAD, sizeof *k);
+    double *v = piece(&at, n * stride_of(p->d_value) + PAD, sizeof *v);
     for (struct attn_oracle_row *row = rows; row < rows + n_rows; row++) {
         double **const list[] = {&row->raw, &row->magnitude, &row->slope, &row->bias,
                                  &row->s,   &row->p,         &row->dp,    &row->dp_magnitude,
@@ -96,11 +122,11 @@ static char *lay_out(const struct attn_problem *p, int n_rows, struct attn_oracl
         row->dq = piece(&at, p->d_key, sizeof(double));
         row->wide_s = piece(&at, n, wide);
         row->wide_p = piece(&at, n, wide);
-        row->wide_q = piece(&at, p->d_key, wide);
-        row->wide_do = piece(&at, p->d_value, wide);
+        row->stored_q = piece(&at, p->d_key, sizeof(double));
+        row->stored_do = piece(&at, p->d_value, sizeof(double));
         row->wide_sum = piece(&at, 2 * row->width, wide);
-        row->wide_k = k;
-        row->wide_v = v;
+        row->stored_k = k;
+        row->stored_v = v;
     }
     return at;
 }
@@ -142,16 +168,13 @@ static void begin_rows(const struct attn_problem *p, const struct attn_cview *k,
                        int n_rows, struct attn_oracle_row *rows)
 {
     int64_t g = h / (p->heads / p->kv_heads);
-    if (is_wide(p))
-        load_head_long(p, k, v, b, g, rows);
-    else
-        load_head_double(p, k, v, b, g, rows);
+    load_head(p, k, v, b, g, rows);
     for (struct attn_oracle_row *row = rows; row < rows + n_rows; row++, i++) {
         row->z = p->sink.given ? attn_cview_get(&p->sink.tensor, 0, p->origin.head + h, 0, 0)
                                : -(double)INFINITY;
         row->n = row->keys != NULL ? row->keys(row->keys_arg, b, h, *i, row->key) : 0;
         for (int64_t j = 0; row->keys == NULL && j < p->n_key; j++)
-            if (attn_problem_allows(p, b, h, *i, j))
+            if (p->mask == NULL || attn_problem_allows(p, b, h, *i, j))
                 row->key[row->n++] = j;
     }
 }

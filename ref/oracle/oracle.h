@@ -71,8 +71,10 @@ struct attn_oracle_row {
      * others have none in any type; n counts these.  NULL: every visible key is looked at */
     attn_oracle_keys *keys;
     const void *keys_arg;
-    /* the oracle's own: a head's keys and values and a row's sums in the wide type */
-    void *wide_q, *wide_k, *wide_v, *wide_do, *wide_s, *wide_p, *wide_sum;
+    /* the oracle's own: inputs, a head's keys and values among them, which double has in any
+     * storage; a row's scores, weights and sums in the wide type */
+    double *stored_q, *stored_k, *stored_v, *stored_do;
+    void *wide_s, *wide_p, *wide_sum;
     int64_t cached_batch, cached_head, width;
     void *block;
 };

@@ -1,6 +1,6 @@
-/* The oracle's arithmetic for one wide type: WIDE and FN; WIDE_LANE, a number or several
- * side by side, and WIDE_ABS; WIDE_KEYS; WIDE_LOOPS stands before what has long
- * loops.  exp, log, tanh and fabs are those of the type (tgmath.h).  Used by oracle.c alone. */
+/* The oracle's arithmetic for one wide type: WIDE and FN; WIDE_LANE, a number or several side by
+ * side, WIDE_AT, which reads stored ones, and WIDE_ABS; WIDE_KEYS; WIDE_LOOPS stands before what has
+ * long loops.  exp, log, tanh and fabs are those of the type (tgmath.h).  Used by oracle.c alone. */
 
 /* sum + *lost += x without loss: Knuth's TwoSum, which needs no branch on magnitudes. */
 static inline void FN(add)(WIDE *sum, WIDE *lost, WIDE x)
@@ -30,13 +30,13 @@ enum { FN(LANE) = sizeof(WIDE_LANE) / sizeof(WIDE), FN(FOURTH) = 4 / FN(LANE) };
 /* dot[n] = x . y_n, and the same sum over absolute values, for keys n0 to n1 of the row, of which
  * WIDE_KEYS share each number of x: four partial sums for each. */
 static inline __attribute__((always_inline)) void FN(dots)(const struct attn_oracle_row *row,
-                                                           int64_t n0, int64_t n1, const WIDE *x,
-                                                           const WIDE *keys, int64_t width,
+                                                           int64_t n0, int64_t n1, const double *x,
+                                                           const double *keys, int64_t width,
                                                            WIDE *dot, double *magnitude)
 {
     for (int64_t n = n0; n < n1; n += WIDE_KEYS) {
         WIDE_LANE parts[WIDE_KEYS][FN(FOURTH)], sizes[WIDE_KEYS][FN(FOURTH)];
-        const WIDE *y[WIDE_KEYS];
+        const double *y[WIDE_KEYS];
         int64_t c = 0;
         for (int k = 0; k < WIDE_KEYS; k++) {
             y[k] = keys + row->key[n + k < n1 ? n + k : n1 - 1] * stride_of(width);
@@ -46,8 +46,8 @@ static inline __attribute__((always_inline)) void FN(dots)(const struct attn_ora
         for (; c + 4 <= width; c += 4)
             for (int k = 0; k < WIDE_KEYS; k++)
                 for (int t = 0; t < FN(FOURTH); t++) {
-                    WIDE_LANE product = *(const WIDE_LANE *)(x + c + t * FN(LANE)) *
-                                        *(const WIDE_LANE *)(y[k] + c + t * FN(LANE));
+                    WIDE_LANE product =
+                        WIDE_AT(x + c + t * FN(LANE)) * WIDE_AT(y[k] + c + t * FN(LANE));
                     parts[k][t] += product;
                     sizes[k][t] += WIDE_ABS(product);
                 }
@@ -56,49 +56,14 @@ static inline __attribute__((always_inline)) void FN(dots)(const struct attn_ora
             memcpy(part, parts[k], sizeof part);
             memcpy(size, sizes[k], sizeof size);
             for (int64_t tail = c; tail < width; tail++) {
-                part[0] += x[tail] * y[k][tail];
-                size[0] += fabs(x[tail] * y[k][tail]);
+                WIDE product = (WIDE)x[tail] * (WIDE)y[k][tail];
+                part[0] += product;
+                size[0] += fabs(product);
             }
             magnitude[n + k] = (double)(size[0] + size[1] + (size[2] + size[3]));
             dot[n + k] = part[0] + part[1] + (part[2] + part[3]);
         }
     }
-}
-
-static void FN(load)(const struct attn_cview *x, int64_t b, int64_t h, int64_t i, int64_t n,
-                     WIDE *to)
-{
-    double part[64];
-    for (int64_t c = 0; c < n; c += 64) {
-        const int64_t m = n - c < 64 ? n - c : 64;
-        attn_cview_row(x, (int64_t[4]){b, h, i, c}, m, part);
-        for (int64_t e = 0; e < m; e++)
-            to[c + e] = (WIDE)part[e];
-    }
-}
-
-/* Values or their gradients: row->finite says what becomes of those that are not finite. */
-static void FN(load_values)(const struct attn_oracle_row *row, const struct attn_cview *x,
-                            int64_t b, int64_t h, int64_t i, int64_t n, WIDE *to)
-{
-    FN(load)(x, b, h, i, n, to);
-    for (int64_t c = 0; row->finite && c < n; c++)
-        to[c] = to[c] - to[c] == 0 ? to[c] : 0;
-}
-
-/* Keys and values of one kv head, widened once and kept until another head is asked for. */
-static void FN(load_head)(const struct attn_problem *p, const struct attn_cview *k,
-                          const struct attn_cview *v, int64_t b, int64_t g,
-                          struct attn_oracle_row *row)
-{
-    WIDE *K = row->wide_k, *V = row->wide_v;
-    if (row->cached_batch == b && row->cached_head == g)
-        return;
-    for (int64_t j = 0; j < p->n_key; j++) {
-        FN(load)(k, b, g, j, p->d_key, K + j * stride_of(p->d_key));
-        FN(load_values)(row, v, b, g, j, p->d_value, V + j * stride_of(p->d_value));
-    }
-    row->cached_batch = b, row->cached_head = g;
 }
 
 /* ---- rows of one head: each stretch of keys that is read serves all of them ----------------- */
@@ -111,17 +76,18 @@ enum { FN(STRETCH) = 32, FN(NEAR) = 8, FN(VECTORS) = 8 };
  * summed by itself and added without loss. */
 static inline __attribute__((always_inline)) void
 FN(combine_columns)(const struct attn_oracle_row *row, int64_t n0, int64_t n1, const WIDE *weight,
-                    const WIDE *x, int64_t width, int vectors, WIDE *y, WIDE *lost)
+                    const double *x, int64_t width, int vectors, WIDE *y, WIDE *lost)
 {
     WIDE_LANE run[FN(VECTORS)];
     for (int t = 0; t < vectors; t++)
         run[t] = (WIDE_LANE){0};
     for (int64_t n = n0; n < n1; n++) {
-        const WIDE *from = x + row->key[n] * stride_of(width), w = weight[n];
+        const double *from = x + row->key[n] * stride_of(width);
+        const WIDE w = weight[n];
         if (w == 0)
             continue;
         for (int t = 0; t < vectors; t++)
-            run[t] += w * *(const WIDE_LANE *)(from + t * FN(LANE));
+            run[t] += w * WIDE_AT(from + t * FN(LANE));
     }
     for (int t = 0; t < vectors; t++)
         FN(add_columns)(y + t * FN(LANE), lost + t * FN(LANE), &run[t]);
@@ -130,7 +96,7 @@ FN(combine_columns)(const struct attn_oracle_row *row, int64_t n0, int64_t n1, c
 /* y[c] = sum over visible keys of weight[n] * x[key[n]][c], for each row: plain within runs of 32
  * keys, run totals compensated.  Weights are wide_p, or wide_s for the gradient. */
 WIDE_LOOPS static void FN(combine)(struct attn_oracle_row *rows, int n_rows, int gradient,
-                                   const WIDE *x, int64_t width)
+                                   const double *x, int64_t width)
 {
     int64_t longest = 0;
     for (int r = 0; r < n_rows; r++) {
@@ -163,7 +129,7 @@ WIDE_LOOPS static void FN(combine)(struct attn_oracle_row *rows, int n_rows, int
 
 /* wide_s = q . k of each row's keys, or dO . v. */
 WIDE_LOOPS static void FN(dot_rows)(struct attn_oracle_row *rows, int n_rows, int gradient,
-                                    const WIDE *keys, int64_t width)
+                                    const double *keys, int64_t width)
 {
     int64_t longest = 0;
     for (int r = 0; r < n_rows; r++)
@@ -174,7 +140,7 @@ WIDE_LOOPS static void FN(dot_rows)(struct attn_oracle_row *rows, int n_rows, in
             int64_t n1 = n0 + FN(NEAR) < row->n ? n0 + FN(NEAR) : row->n;
             if (n0 < n1 && !(gradient && row->max == -(double)INFINITY))
                 FN(dots)
-            (row, n0, n1, gradient ? row->wide_do : row->wide_q, keys, width, row->wide_s,
+            (row, n0, n1, gradient ? row->stored_do : row->stored_q, keys, width, row->wide_s,
              gradient ? row->dp_magnitude : row->magnitude);
         }
 }
@@ -235,8 +201,8 @@ static void FN(forward)(const struct attn_problem *p, const struct attn_cview *q
 {
     for (int r = 0; r < n_rows; r++)
         if (rows[r].n > 0) /* else q is not even read */
-            FN(load)(q, b, h, i[r], p->d_key, rows[r].wide_q);
-    FN(dot_rows)(rows, n_rows, 0, rows->wide_k, p->d_key);
+            attn_cview_row(q, (int64_t[4]){b, h, i[r], 0}, p->d_key, rows[r].stored_q);
+    FN(dot_rows)(rows, n_rows, 0, rows->stored_k, p->d_key);
     for (int r = 0; r < n_rows; r++) {
         WIDE max = FN(row_scores)(p, b, h, i[r], &rows[r]);
         rows[r].max = (double)max;
@@ -247,7 +213,7 @@ static void FN(forward)(const struct attn_problem *p, const struct attn_cview *q
     }
     if (scores_only)
         return;
-    FN(combine)(rows, n_rows, 0, rows->wide_v, p->d_value);
+    FN(combine)(rows, n_rows, 0, rows->stored_v, p->d_value);
     for (int r = 0; r < n_rows; r++)
         for (int64_t c = 0; c < p->d_value; c++)
             rows[r].o[c] = (double)((WIDE *)rows[r].wide_sum)[c];
@@ -290,11 +256,11 @@ static void FN(backward)(const struct attn_problem *p, const struct attn_cview *
 {
     for (int r = 0; r < n_rows; r++)
         if (rows[r].max != -(double)INFINITY)
-            FN(load_values)(&rows[r], d_o, b, h, i[r], p->d_value, rows[r].wide_do);
-    FN(dot_rows)(rows, n_rows, 1, rows->wide_v, p->d_value);
+            load_values(&rows[r], d_o, b, h, i[r], p->d_value, rows[r].stored_do);
+    FN(dot_rows)(rows, n_rows, 1, rows->stored_v, p->d_value);
     for (int r = 0; r < n_rows; r++)
         FN(row_gradient)(d_lse, b, h, i[r], &rows[r]);
-    FN(combine)(rows, n_rows, 1, rows->wide_k, p->d_key);
+    FN(combine)(rows, n_rows, 1, rows->stored_k, p->d_key);
     for (int r = 0; r < n_rows; r++) {
         const WIDE *y = has_dq(&rows[r]) ? rows[r].wide_sum : NULL;
         for (int64_t c = 0; c < p->d_key; c++)

@@ -366,7 +366,7 @@ static const struct {
     int status;
     const char *says, *and_says; /* and_says: that the rest ran */
 } misbehaviour[] = {
-    {"CRASH", 1, "Segmentation fault in forward; looks like: fails only with a length that leaves",
+    {"CRASH", 1, "Segmentation fault in forward; looks like: fails only with 97 keys, not 112",
      " 4 crash"},
     {"HANG", 1, "no end after 5 s in forward", " 3 timeout"},
     {"WRITE_NEAR", 1, "o: 1 elements of the red zone overwritten, the nearest 1 past the end",

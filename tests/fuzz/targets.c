@@ -227,7 +227,7 @@ static const char *run_plan(const unsigned char *data, size_t size)
         if (wrong == NULL && strncmp(err.text, "plan:", 5) != 0)
             wrong = "an error of a plan without its place";
     } else if (plan.n < 0 || plan.n > ATTN_PLAN_POINTS || plan.rounds < 1)
-        wrong = "a plan of too many points"; /* a plan that only says how figures look has none */
+        wrong = "a plan of too many points"; /* a plan that only names curves has none */
     for (int64_t i = 0; wrong == NULL && i < plan.n; i += 1 + plan.n / 16) {
         struct attn_spec spec;
         struct attn_case c;

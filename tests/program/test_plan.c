@@ -96,7 +96,7 @@ TEST(layers_are_multiplied_out)
     attn_plan_free(&plan);
 }
 
-TEST(figures_and_single_samples)
+TEST(labels_and_single_samples)
 {
     static const char text[] = "group length-a\n"
                                "  spec = dense dense:mask=bool2d\n"
@@ -113,10 +113,10 @@ TEST(figures_and_single_samples)
         ck_assert_int_eq(plan.point[i].is_priced, longest && backward);
         ck_assert_int_eq(plan.point[i].is_once, longest && !backward);
     }
-    ck_assert_int_eq(json_array_size(plan.figures), 1);
+    ck_assert_int_eq(json_array_size(plan.labels), 1);
     json_t *want =
         json_pack("{s:s, s:{s:s}}", "group", "length-a", "label", "dense:mask=bool2d", "A, b");
-    ck_assert(json_equal(json_array_get(plan.figures, 0), want));
+    ck_assert(json_equal(json_array_get(plan.labels, 0), want));
     json_decref(want);
     attn_plan_free(&plan);
 }

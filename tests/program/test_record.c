@@ -209,7 +209,7 @@ TEST(other_kinds)
     read_all(1);
     ck_assert_str_eq(json_string_value(json_object_get(records.machine, "cpu")), "second");
     ck_assert_int_eq(json_array_size(records.calibration), 1);
-    ck_assert_int_eq(json_array_size(records.figures), 0);
+    ck_assert_int_eq(json_array_size(records.labels), 0);
     ck_assert_str_eq(
         json_string_value(json_object_get(json_array_get(records.calibration, 0), "kind")),
         "memory");

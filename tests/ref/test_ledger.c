@@ -418,7 +418,7 @@ TEST(large_blocks_leave)
  * only while it is, and finds damage all the same; clear lets everything go. */
 TEST(kept_blocks_return)
 {
-    enum { LARGE = 1 << 20, SMALL = 100 };
+    enum { LARGE = 8 << 20, SMALL = 100 };
     unsigned char seen[1];
     struct attn_ledger x = new_ledger();
     x.keeps = 1, x.poison = 1;

@@ -17,7 +17,6 @@
 #include "experiments/measure/point/point_work.h"
 #include "experiments/measure/preflight.h"
 #include "experiments/measure/stats.h"
-#include "optimized/integers.h"
 #include "ref/clock.h"
 
 /* ---- who is called --------------------------------------------------------------------------- */

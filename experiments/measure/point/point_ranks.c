@@ -9,8 +9,6 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/point/point_work.h"
-#include "optimized/integers.h"
-#include "optimized/parallel/work.h"
 #include "ref/clock.h"
 
 /* ---- asking and serving ---------------------------------------------------------------------- */

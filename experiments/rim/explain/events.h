@@ -34,6 +34,5 @@ void attn_events_sort(struct attn_events *events); /* by pass, then by rank */
 enum attn_status attn_events_show(const struct attn_events *events, const struct attn_spec *spec,
                                   const struct attn_problem *problem, enum attn_pass last,
                                   struct attn_handout *handout, struct attn_error *err);
-void attn_events_csv(const struct attn_events *events);
 
 #endif

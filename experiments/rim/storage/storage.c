@@ -7,7 +7,6 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/rim/storage/storage_lists.h"
-#include "optimized/integers.h"
 #include "ref/mask/mask.h"
 #include "ref/problem.h"
 

@@ -96,8 +96,8 @@ enum attn_status attn_study_figure_draw(const struct attn_study *study, struct a
     if (study->figure.x == NULL)
         attn_append(figure->variables, sizeof figure->variables, "'\n");
     if (study->figure.x == NULL || study->figure.is_linear)
-        (void)snprintf(figure->y_range, sizeof figure->y_range, "[0:*]");
+        figure->y_range = "[0:*]";
     if (study->figure.is_linear)
-        (void)snprintf(figure->x_range, sizeof figure->x_range, "[0:*]");
+        figure->x_range = "[0:*]";
     return attn_draw(figure, folder, err);
 }

@@ -9,7 +9,6 @@
 #include "experiments/measure/preflight.h"
 #include "experiments/price/stack.h"
 #include "experiments/rim/studies/study.h"
-#include "tests/harness/base/process.h"
 
 /* Something that the study needs and did not get. */
 static int fail(struct attn_study_run *run, const char *spec, const char *why)

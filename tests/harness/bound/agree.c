@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ref/half.h"
+#include "ref/oracle/oracle.h"
 #include "ref/problem.h"
 #include "tests/harness/base/tensor.h"
 
@@ -165,13 +166,58 @@ static inline void measure(const struct attn_truth_tensor *truth, int64_t n, dou
     }
 }
 
+/* The same of all elements of a part, where all are finite and within finite bounds; 0: some are
+ * not, and nothing is done.  Of equal ratios the first is noted. */
+ATTN_ANY_WIDTH static int see_ordinary(const struct attn_truth_tensor *truth,
+                                       const struct part *part, double u, struct attn_agreement *x)
+{
+    const double *want = truth->want + part->n, *bound = truth->bound + part->n;
+    const double *gauge = truth->gauge + part->n, *value = part->value;
+    const unsigned char *right = truth->right != NULL ? truth->right + part->n : NULL;
+    const double u_of_size = truth->u > u ? truth->u : u, infinite = (double)INFINITY;
+    double ratio[64], worst = 0, size = 0, error = 0, in_sizes = 0;
+    int is_ordinary = 1, powerless = 0, blind = 0;
+    for (int64_t c = 0; c < part->width; c++) {
+        ratio[c] = fabs(value[c] - want[c]) / bound[c];
+        is_ordinary &= (fabs(value[c] - want[c]) < infinite) & (fabs(want[c]) < infinite) &
+                       (bound[c] > 0) & (bound[c] < infinite) & (ratio[c] <= 1);
+    }
+    for (int64_t c = 0; c < part->width && right != NULL; c++)
+        is_ordinary &= (right[c] & ~ATTN_CLASS_FINITE) == 0;
+    if (!is_ordinary)
+        return 0;
+    for (int64_t c = 0; c < part->width; c++) {
+        double away = fabs(value[c] - want[c]), large = fabs(want[c]);
+        double own = u_of_size * gauge[c], in_own = own > 0 ? away / own : 0;
+        worst = ratio[c] > worst ? ratio[c] : worst;
+        error = away > error ? away : error;
+        size = large > size ? large : size;
+        in_sizes = in_own > in_sizes ? in_own : in_sizes;
+        powerless += large <= bound[c];
+        blind += (large <= bound[c]) & !(bound[c] <= 0.25 * gauge[c]);
+    }
+    int64_t first = 0;
+    while (ratio[first] < worst)
+        first++;
+    x->n += part->width - 1;
+    see(x, worst, 1, part, first, want[first], bound[first]);
+    x->n_powerless += powerless;
+    x->n_blind += blind;
+    x->gauge = in_sizes > x->gauge ? in_sizes : x->gauge;
+    x->error = error <= x->error ? x->error : error;
+    x->size = size > x->size ? size : x->size;
+    return 1;
+}
+
 void attn_agree(const struct attn_cview *got, const struct attn_truth_tensor *truth, double u,
                 struct attn_agreement *x)
 {
     double first = attn_dtype_overflow(truth->storage), then = attn_dtype_overflow(truth->stored);
     double overflow = first < then ? first : then;
     start(truth, x);
-    for (struct part part = begin_parts(); next(truth, got, &part);)
+    for (struct part part = begin_parts(); next(truth, got, &part);) {
+        if (see_ordinary(truth, &part, u, x))
+            continue;
         for (int64_t c = 0; c < part.width; c++) {
             const int64_t n = part.n + c;
             double want = truth->want[n], bound = truth->bound[n];
@@ -188,6 +234,7 @@ void attn_agree(const struct attn_cview *got, const struct attn_truth_tensor *tr
             x->n_blind += powerless && !(bound <= 0.25 * truth->gauge[n]);
             measure(truth, n, u, part.value[c], ratio <= 1, x);
         }
+    }
     x->ratio = x->ratio < 0 ? 0 : x->ratio;
 }
 

@@ -204,16 +204,6 @@ double attn_sum_roundoff(const struct attn_precision *a)
     return a->u_sum > a->u ? a->u_sum : a->u;
 }
 
-int attn_may_overflow(const struct attn_precision *a, double size)
-{
-    return a->overflow > 0 && size >= a->overflow;
-}
-
-int attn_sum_may_overflow(const struct attn_precision *a, double size)
-{
-    return a->u_sum > 0x1p-12 && (isnan(size) || attn_may_overflow(a, size));
-}
-
 /* A term that is scaled by less than 1 before it is added underflows in units of the scaled sum. */
 static double unscaled(double tiny, double scale)
 {

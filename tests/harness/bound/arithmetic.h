@@ -2,6 +2,8 @@
 #ifndef TESTS_HARNESS_BOUND_ARITHMETIC_H
 #define TESTS_HARNESS_BOUND_ARITHMETIC_H
 
+#include <math.h>
+
 #include "ref/attn.h"
 #include "ref/precision.h"
 
@@ -58,8 +60,15 @@ double attn_sum_roundoff(const struct attn_precision *precision);
 
 /* May a number of this size be an infinity of the type that inner results, or sums, have?  The size
  * of a sum is a NaN where its bound has overflowed: the sum may be anything. */
-int attn_may_overflow(const struct attn_precision *precision, double size);
-int attn_sum_may_overflow(const struct attn_precision *precision, double size);
+static inline int attn_may_overflow(const struct attn_precision *precision, double size)
+{
+    return precision->overflow > 0 && size >= precision->overflow;
+}
+
+static inline int attn_sum_may_overflow(const struct attn_precision *precision, double size)
+{
+    return precision->u_sum > 0x1p-12 && (isnan(size) || attn_may_overflow(precision, size));
+}
 
 /* The error of a term of a scaled gradient that underflows, scaled before it is added or after, in
  * units of the sum before scale. */

@@ -114,14 +114,26 @@ void attn_row_kinds_free(struct attn_row_kinds *x)
 
 /* ---- the forward pass ------------------------------------------------------------------------ */
 
-/* A row of an input; returns whether any of it is not finite. */
-static int load(const struct attn_cview *x, int64_t b, int64_t h, int64_t i, int64_t width,
-                unsigned char *to)
+/* Is any of a row of an input not finite? */
+static int is_odd(const struct attn_cview *x, int64_t b, int64_t h, int64_t i, int64_t width)
 {
-    unsigned all = 0;
+    double part[64];
+    int odd = 0;
+    for (int64_t c = 0, n; c < width && !odd; c += n) {
+        n = width - c < 64 ? width - c : 64;
+        attn_cview_row(x, (int64_t[4]){b, h, i, c}, n, part);
+        for (int64_t e = 0; e < n; e++)
+            odd |= !isfinite(part[e]);
+    }
+    return odd;
+}
+
+/* The kinds of a row of an input. */
+static void load(const struct attn_cview *x, int64_t b, int64_t h, int64_t i, int64_t width,
+                 unsigned char *to)
+{
     for (int64_t c = 0; c < width; c++)
-        all |= to[c] = (unsigned char)attn_kind_of(attn_cview_get(x, b, h, i, c));
-    return (all & ~(unsigned)ATTN_KINDS_FINITE) != 0;
+        to[c] = (unsigned char)attn_kind_of(attn_cview_get(x, b, h, i, c));
 }
 
 /* x . y of a row of kinds and a row of a tensor. */
@@ -235,14 +247,15 @@ static void weigh(const struct attn_precision *a, const struct attn_oracle_row *
 static int is_special(const struct attn_problem *p, const struct attn_oracle_row *row,
                       const struct attn_row_bound *bound, int backward, double domain)
 {
+    const int over = backward ? 7 : ATTN_OVER_SCORE;
     int special = 0;
     for (int64_t n = 0; n < row->n; n++) {
         int64_t j = row->key[n];
-        special |= bound->k_odd[j] || bound->v_odd[j] || isnan(row->bias[n]) ||
-                   row->bias[n] > domain || reach(p, bound, j) > domain ||
-                   (backward && row->dp_magnitude[n] > domain) ||
-                   bound->over[n] & (backward ? 7 : ATTN_OVER_SCORE);
+        special |= bound->k_odd[j] | bound->v_odd[j] | (bound->over[n] & over) |
+                   !(row->bias[n] <= domain) | (reach(p, bound, j) > domain);
     }
+    for (int64_t n = 0; backward && n < row->n; n++)
+        special |= row->dp_magnitude[n] > domain;
     for (int64_t c = 0; c < p->d_value; c++)
         special |= bound->size_o[c] > domain;
     for (int64_t c = 0; backward && c < p->d_key; c++)
@@ -338,15 +351,19 @@ void attn_row_kinds(const struct attn_problem *p, const struct attn_inputs *in,
         d_lse = attn_cview_get(&in->d_lse, b, h, i, 0);
     if (row->n == 0 && !sink_odd && (row->z == -(double)INFINITY || isfinite(d_lse)))
         return; /* q and dO are not read, and dLSE of a sink alone */
-    int q_odd = load(&in->q, b, h, i, p->d_key, x->q);
+    int q_odd = is_odd(&in->q, b, h, i, p->d_key);
     if (is_backward)
-        do_odd = load(&in->d_o, b, h, i, p->d_value, x->d_o);
-    if (is_backward && row->n == 0)
-        memset(x->d_o, ATTN_KIND_ZERO, (size_t)p->d_value);
+        do_odd = is_odd(&in->d_o, b, h, i, p->d_value);
     x->special = q_odd || do_odd || sink_odd || !isfinite(d_lse) ||
                  is_special(p, row, bound, is_backward, domain_of(p->dtype));
-    if (x->special)
-        forward(p, in, a, row, bound, b, h, q_odd, x);
-    if (x->special && is_backward)
-        backward(p, in, row, bound, b, h, d_lse, do_odd, x);
+    if (!x->special)
+        return;
+    load(&in->q, b, h, i, p->d_key, x->q);
+    forward(p, in, a, row, bound, b, h, q_odd, x);
+    if (!is_backward)
+        return;
+    load(&in->d_o, b, h, i, p->d_value, x->d_o);
+    if (row->n == 0)
+        memset(x->d_o, ATTN_KIND_ZERO, (size_t)p->d_value);
+    backward(p, in, row, bound, b, h, d_lse, do_odd, x);
 }

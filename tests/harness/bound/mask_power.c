@@ -86,42 +86,85 @@ static double effect_of(const struct row *row, double s, int visible, const doub
     return most;
 }
 
-/* sees[j]: whether row (b,h,i) sees key j; of the kept row, or of the mask. */
+/* Room to weigh the rows of a problem in: n of them, from i0 on. */
+struct room {
+    struct attn_oracle_row other[ATTN_ORACLE_ROWS]; /* keys whose score is not kept */
+    int64_t n_key, i0;
+    int is_kept[ATTN_ORACLE_ROWS]; /* the scores of visible keys are there */
+    char *sees;                    /* [rows][n_key] what the mask says */
+    double *s;                     /* [rows][n_key] as if every key were visible */
+    double *values; /* of a head, then o and per_bound of rows: whole vectors, filled up by 0 */
+};
+
+/* Which keys a row sees, and the scores that are known: of the kept row, if there is one. */
 static void find_visible(const struct attn_problem *p, const struct attn_kept *kept, int64_t b,
-                         int64_t h, int64_t i, char *sees)
+                         int64_t h, int r, struct room *room)
 {
-    const struct attn_oracle_row *row = attn_kept_row(kept, p, b, h, i, 0);
+    const struct attn_oracle_row *row = attn_kept_row(kept, p, b, h, room->i0 + r, 0);
+    char *sees = room->sees + r * p->n_key;
+    room->is_kept[r] = row != NULL;
+    if (row == NULL) {
+        for (int64_t j = 0; j < p->n_key; j++)
+            sees[j] = attn_problem_allows(p, b, h, room->i0 + r, j) != 0;
+        return;
+    }
+    double *s = room->s + r * p->n_key;
+    const int64_t *key = row->key, keys = row->n;
     memset(sees, 0, (size_t)p->n_key);
-    for (int64_t n = 0; row != NULL && n < row->n; n++)
-        sees[row->key[n]] = 1;
-    for (int64_t j = 0; row == NULL && j < p->n_key; j++)
-        sees[j] = attn_problem_allows(p, b, h, i, j) != 0;
+    for (int64_t n = 0; n < keys; n++)
+        s[key[n]] = row->s[n];
+    for (int64_t n = 0; n < keys; n++)
+        sees[key[n]] = 1;
+}
+
+/* For the oracle: the keys of a row whose scores are not known. */
+static int64_t find_unknown(const void *arg, int64_t b, int64_t h, int64_t i, int64_t *key)
+{
+    const struct room *room = arg;
+    const char *sees = room->sees + (i - room->i0) * room->n_key;
+    int64_t n = 0;
+    (void)b, (void)h;
+    for (int64_t j = 0; j < room->n_key; j++)
+        if (!room->is_kept[i - room->i0] || !sees[j])
+            key[n++] = j;
+    return n;
+}
+
+/* The scores of n rows that are not known: their bits do not depend on the other keys. */
+static void find_scores(const struct attn_problem *p, const struct attn_inputs *in, int64_t b,
+                        int64_t h, int n, struct room *room)
+{
+    int64_t i[ATTN_ORACLE_ROWS];
+    int are_known = memchr(room->sees, 0, (size_t)(n * p->n_key)) == NULL;
+    for (int r = 0; r < n; r++) {
+        i[r] = room->i0 + r;
+        are_known &= room->is_kept[r];
+    }
+    if (are_known)
+        return;
+    attn_oracle_rows_scores(p, &in->q, &in->k, &in->v, b, h, i, n, room->other);
+    for (int r = 0; r < n; r++)
+        for (int64_t m = 0; m < room->other[r].n; m++)
+            room->s[r * p->n_key + room->other[r].key[m]] = room->other[r].s[m];
 }
 
 enum { STRETCH = 64 };
 
-/* all: the row's scores with every key visible, of which those of keys j0 to j0 + STRETCH are
+/* s: the row's scores with every key visible, of which those of keys j0 to j0 + STRETCH are
  * weighed; sees: what the mask says of each; values: of the row's head. */
-static void weigh_row(const struct attn_oracle_row *all, int64_t j0, const char *sees,
+static void weigh_row(const double *s, int64_t n_key, int64_t j0, const char *sees,
                       const double *values, int64_t dv, const struct row *row,
                       struct attn_mask_power *x)
 {
-    for (int64_t j = j0; j < j0 + STRETCH && j < all->n; j++) {
-        if (all->s[j] == -(double)INFINITY)
+    for (int64_t j = j0; j < j0 + STRETCH && j < n_key; j++) {
+        if (s[j] == -(double)INFINITY)
             continue;
-        double effect = effect_of(row, all->s[j], sees[j], values + j * whole_vectors(dv), dv, x);
+        double effect = effect_of(row, s[j], sees[j], values + j * whole_vectors(dv), dv, x);
         x->seen += effect >= ATTN_POWER_MIN;
         x->weakest = x->pairs == 0 || effect < x->weakest ? effect : x->weakest;
         x->pairs++;
     }
 }
-
-/* Room to weigh the rows of a problem in. */
-struct room {
-    struct attn_oracle_row all[ATTN_ORACLE_ROWS];
-    char *sees;     /* [rows][n_key] */
-    double *values; /* of a head, then o and per_bound of rows: whole vectors, filled up by 0 */
-};
 
 static void load_values(const struct attn_problem *p, const struct attn_cview *v, int64_t b,
                         int64_t g, double *values)
@@ -137,32 +180,29 @@ static void weigh_rows(const struct attn_problem *p, const struct attn_inputs *i
                        struct room *room, struct attn_mask_power *x)
 {
     const struct attn_truth_tensor *o = &truth->tensor[ATTN_O], *lse = &truth->tensor[ATTN_LSE];
-    struct attn_problem open = *p;
-    int64_t i[ATTN_ORACLE_ROWS], dv = p->d_value, wide = whole_vectors(dv);
+    int64_t dv = p->d_value, wide = whole_vectors(dv);
     struct row rows[ATTN_ORACLE_ROWS];
-    open.mask = NULL;
+    room->i0 = i0;
     for (int r = 0; r < n; r++)
-        i[r] = i0 + r;
-    attn_oracle_rows_scores(&open, &in->q, &in->k, &in->v, b, h, i, n, room->all);
+        find_visible(p, in->kept, b, h, r, room);
+    find_scores(p, in, b, h, n, room);
     for (int r = 0; r < n; r++) {
-        int64_t at = (b * p->heads + h) * p->n_query + i[r];
+        int64_t at = (b * p->heads + h) * p->n_query + i0 + r;
         double *own = room->values + (p->n_key + 2 * r) * wide;
-        char *sees = room->sees + r * p->n_key;
         rows[r] =
             (struct row){lse->want[at], lse->bound[at], o->bound + at * dv, own, own + wide, 0};
         for (int64_t c = 0; c < dv; c++) {
             own[c] = o->want[at * dv + c];
             own[wide + c] = 1 / o->bound[at * dv + c];
         }
-        find_visible(p, in->kept, b, h, i[r], sees);
-        for (int64_t j = 0; j < p->n_key; j++)
-            rows[r].visible += sees[j] && room->all[r].s[j] != -(double)INFINITY;
+        for (int64_t j = r * p->n_key; j < (r + 1) * p->n_key; j++)
+            rows[r].visible += room->sees[j] && room->s[j] != -(double)INFINITY;
     }
     for (int64_t j0 = 0; j0 < p->n_key; j0 += STRETCH)
         for (int r = 0; r < n; r++)
             if (!isnan(rows[r].lse))
-                weigh_row(&room->all[r], j0, room->sees + r * p->n_key, room->values, dv, &rows[r],
-                          x);
+                weigh_row(room->s + r * p->n_key, p->n_key, j0, room->sees + r * p->n_key,
+                          room->values, dv, &rows[r], x);
 }
 
 enum attn_status attn_mask_power_weigh(const struct attn_problem *p, const struct attn_inputs *in,
@@ -175,11 +215,17 @@ enum attn_status attn_mask_power_weigh(const struct attn_problem *p, const struc
     if (pairs < 0 || pairs > MOST_PAIRS)
         return ATTN_OK;
     int block = attn_oracle_block(p);
-    enum attn_status status = attn_oracle_rows_alloc(p, block, room.all, err);
-    room.sees = malloc((size_t)(p->n_key * block) + 1);
-    room.values = calloc((size_t)((p->n_key + 2 * block) * whole_vectors(p->d_value)) + 1,
-                         sizeof *room.values);
-    if (status == ATTN_OK && (room.sees == NULL || room.values == NULL))
+    enum attn_status status = attn_oracle_rows_alloc(p, block, room.other, err);
+    size_t keys = (size_t)(p->n_key * block), wide = (size_t)whole_vectors(p->d_value);
+    for (int r = 0; r < block; r++) {
+        room.other[r].keys = find_unknown;
+        room.other[r].keys_arg = &room;
+    }
+    room.n_key = p->n_key;
+    room.sees = malloc(keys + 1);
+    room.s = malloc((keys + 1) * sizeof *room.s);
+    room.values = calloc(((size_t)p->n_key + 2 * (size_t)block) * wide + 1, sizeof *room.values);
+    if (status == ATTN_OK && (room.sees == NULL || room.s == NULL || room.values == NULL))
         status = attn_fail(err, ATTN_ENOMEM, "no memory for %lld keys", (long long)p->n_key);
     for (int64_t n = 0; status == ATTN_OK && n < p->batch * p->heads; n++) {
         int64_t b = n / p->heads, h = n % p->heads, group = p->heads / p->kv_heads;
@@ -190,8 +236,9 @@ enum attn_status attn_mask_power_weigh(const struct attn_problem *p, const struc
                        (int)(p->n_query - i < block ? p->n_query - i : block), &room, x);
     }
     free(room.sees);
+    free(room.s);
     free(room.values);
-    attn_oracle_rows_free(room.all);
+    attn_oracle_rows_free(room.other);
     return status;
 }
 

@@ -66,15 +66,16 @@ static double load(const struct attn_cview *from, int64_t b, int64_t g, int64_t 
                    double *to, unsigned char *odd, double *norm)
 {
     double size = 0, squares = 0;
-    *odd = 0;
+    int is_odd = 0;
     attn_cview_row(from, (int64_t[4]){b, g, j, 0}, width, to);
     for (int64_t c = 0; c < width; c++) {
-        double x = to[c];
-        *odd = *odd || !isfinite(x);
-        to[c] = isfinite(x) ? x : 0;
-        size += fabs(to[c]);
-        squares += to[c] * to[c];
+        double x = isfinite(to[c]) ? to[c] : 0;
+        is_odd |= !isfinite(to[c]);
+        to[c] = x;
+        size += fabs(x);
+        squares += x * x;
     }
+    *odd = (unsigned char)is_odd;
     *norm = fmax(*norm, sqrt(squares));
     return size;
 }
@@ -100,26 +101,33 @@ void attn_row_bounds_head(const struct attn_problem *p, const struct attn_inputs
     }
 }
 
-/* 2: the score.  d products and sums, the scale (as stored, applied, perhaps times log2 e); its
- * last term for those who scale q or k first, or read subnormals as 0. */
-static double bound_product(const struct attn_problem *p, const struct attn_precision *a,
-                            const struct attn_oracle_row *row, int64_t n,
-                            const struct attn_row_bound *x)
+/* 2: the scores, to eps_raw.  d products and sums, the scale (as stored, applied, perhaps times
+ * log2 e); the last term for those who scale q or k first, or read subnormals as 0. */
+ATTN_ANY_WIDTH static void bound_products(const struct attn_problem *p,
+                                          const struct attn_precision *precision,
+                                          const struct attn_oracle_row *row,
+                                          const struct attn_row_bound *x)
 {
+    const struct attn_precision own = *precision, *a = &own; /* which no store can change */
+    const int64_t keys = row->n, *key = row->key;
+    const double *k_size = x->k_size, *raw = row->raw, q_size = x->q_size, tiny = a->tiny;
     double grows = (1 + a->u_q) * (1 + a->u_q), grow = x->exact_scores ? 1 : grows;
-    double scale = fabs(p->scale), d = (double)p->d_key;
-    double both = x->k_size[row->key[n]] + x->q_size;
-    double eps = (x->of_score * grow + (grow - 1)) * row->magnitude[n] + scale * (d + 1) * a->tiny +
-                 a->tiny + a->tiny * (1 + scale) * both;
+    double scale = fabs(p->scale), d = (double)p->d_key, *restrict eps = x->eps_raw;
+    double of_magnitude = x->of_score * grow + (grow - 1), inner = a->tiny_inner;
+    for (int64_t n = 0; n < keys; n++)
+        eps[n] = of_magnitude * row->magnitude[n] + scale * (d + 1) * tiny + tiny +
+                 tiny * (1 + scale) * (k_size[key[n]] + q_size);
     if (x->exact_scores)
-        eps += (grows - 1) * fabs(row->raw[n]);
+        for (int64_t n = 0; n < keys; n++)
+            eps[n] += (grows - 1) * fabs(raw[n]);
     if (a->u_q > 0) /* rounded as they are, or scaled */
-        eps += a->tiny_inner * (1 + scale) * grow * (both + d * a->tiny_inner);
-    if (a->u_s > 0) { /* 2.3: stored, and once more where it is scaled after that */
-        double often = a->u_q >= a->u_s ? a->u_s : a->u_s * (2 + a->u_s);
-        eps += often * (fabs(row->raw[n]) + eps) + a->tiny_inner * (1 + scale) * (1 + a->u_s);
-    }
-    return eps;
+        for (int64_t n = 0; n < keys; n++)
+            eps[n] += inner * (1 + scale) * grow * (k_size[key[n]] + q_size + d * inner);
+    /* 2.3: stored, and once more where it is scaled after that */
+    double often = a->u_q >= a->u_s ? a->u_s : a->u_s * (2 + a->u_s);
+    if (a->u_s > 0)
+        for (int64_t n = 0; n < keys; n++)
+            eps[n] += often * (fabs(raw[n]) + eps[n]) + inner * (1 + scale) * (1 + a->u_s);
 }
 
 static int scores_overflow(const struct attn_problem *p, const struct attn_precision *a,
@@ -131,12 +139,12 @@ static int scores_overflow(const struct attn_problem *p, const struct attn_preci
            (a->u_q > 0 && attn_may_overflow(a, more * largest));
 }
 
+/* After its product: the softcap, the bias. */
 static void bound_score(const struct attn_problem *p, const struct attn_precision *a,
                         const struct attn_oracle_row *row, int64_t n, struct attn_row_bound *x)
 {
     double raw = row->raw[n], s = row->s[n], u = a->u, c = p->softcap, u_s = a->u_s;
-    double eps = bound_product(p, a, row, n, x), tiny_s = u_s > 0 ? a->tiny_inner : 0;
-    x->eps_raw[n] = eps;
+    double eps = x->eps_raw[n], tiny_s = u_s > 0 ? a->tiny_inner : 0;
     if (c > 0) {                                                /* 2.1: c tanh(raw / c) */
         double into = isinf(raw) ? 0 : eps + 2 * u * fabs(raw); /* tanh of an infinity is exact */
         into += isinf(raw) ? 0 : u_s * (fabs(raw) + into) + tiny_s * c;
@@ -156,14 +164,27 @@ static void bound_score(const struct attn_problem *p, const struct attn_precisio
         x->over[n] = ATTN_OVER_SCORE;
 }
 
-/* 3: exp(s - m), its rescales as m grows, its merges by LSE. */
-static double bound_exp(const struct attn_precision *a, const struct attn_oracle_row *row, double s,
-                        double eps)
+/* 3: exp(s - m), its rescales as m grows, its merges by LSE.  most: m, of keys and sink. */
+static inline double bound_exp(const struct attn_precision *a, double most, double lse, double s,
+                               double eps)
 {
-    double u = a->u, below = fmax(row->max, row->z) - s;
-    double through_lse = fabs(s) > fabs(row->lse) ? fabs(s) : fabs(row->lse);
+    double u = a->u, below = most - s;
+    double through_lse = fabs(s) > fabs(lse) ? fabs(s) : fabs(lse);
     return eps + u * below + a->exp_ulps * u + (double)a->rescales * (a->other_ulps + 1) * u +
            (double)a->merges * (3 * through_lse + 2 * a->other_ulps + 6) * u;
+}
+
+/* The same of each key, to tau. */
+ATTN_ANY_WIDTH static void bound_exps(const struct attn_precision *precision, double most,
+                                      const struct attn_oracle_row *row,
+                                      const struct attn_row_bound *x)
+{
+    const struct attn_precision own = *precision, *a = &own; /* which no store can change */
+    const int64_t keys = row->n;
+    const double lse = row->lse, *s = row->s, *eps = x->eps;
+    double *restrict tau = x->tau;
+    for (int64_t n = 0; n < keys; n++)
+        tau[n] = bound_exp(a, most, lse, s[n], eps[n]);
 }
 
 static double magnitude_of_score(const struct attn_oracle_row *row, int64_t n)
@@ -304,38 +325,47 @@ static double sink_weight_error(const struct attn_precision *a, const struct att
 
 /* 4.1: O, as a quotient of perturbed sums; capped by what any average of visible v can be: far is
  * the largest |v - o|, large the largest |v|. */
-static void bound_o(const struct attn_problem *p, const struct attn_precision *a,
-                    const struct attn_oracle_row *row, double steps,
-                    const struct attn_row_bound *head, struct attn_row_bound *x)
+ATTN_ANY_WIDTH static void bound_o(const struct attn_problem *p, const struct attn_precision *a,
+                                   const struct attn_oracle_row *row, double steps,
+                                   const struct attn_row_bound *head, struct attn_row_bound *x)
 {
     int64_t dv = p->d_value;
-    double tiny_p = a->u_p > 0 ? a->tiny_inner : 0, kept = x->kept;
+    double u_p = a->u_p, tiny_p = u_p > 0 ? a->tiny_inner : 0, kept = x->kept;
     const int64_t wide = whole_vectors(dv);
-    const double *shift = x->sum, *size = shift + wide, *swollen = size + wide;
-    const double *total = head->total;
-    double r = attn_sum_error(steps + 3, attn_sum_roundoff(a), a->lambda),
+    const double *shift = x->sum, *size = shift + wide, *swollen = size + wide, *row_o = row->o;
+    const double *total = head->total, *highest = head->most, *lowest = head->least;
+    double r = attn_sum_error(steps + 3, attn_sum_roundoff(a), a->lambda), *restrict e = x->e_o,
            n_visible = (double)row->n, by_lse = exp(2 * x->e_lse);
     double of_sink = swell_sink(row, x->tau_sink), by_sink = sink_weight_error(a, row);
+    double of_large = 2 * r / (1 - r), u_v = a->u_v * (1 + u_p);
+    double tiny_v = attn_operand_tiny(a, a->u_v, 1);
+    const int is_small = r<1, sinks = row->p_sink> 0;
     for (int64_t c = 0; c < dv; c++) {
-        double o = fabs(row->o[c]), above = fabs(head->most[c] - row->o[c]);
-        double below = fabs(head->least[c] - row->o[c]), far = above > 0 ? above : 0;
+        double o = fabs(row_o[c]), above = fabs(highest[c] - row_o[c]);
+        double below = fabs(lowest[c] - row_o[c]), far = above > 0 ? above : 0;
         far = below > far ? below : far;
-        far = row->p_sink > 0 && o > far ? o : far; /* 4.6 */
-        double large = fmax(fabs(head->most[c]), fabs(head->least[c]));
-        double e = at_most((shift[c] + of_sink * o) / kept, far);
-        e += at_most(r * (size[c] + o) * by_lse / kept,
-                     r < 1 ? 2 * r / (1 - r) * large : (double)INFINITY);
-        e += at_most((a->u_p * swollen[c] + tiny_p * total[c]) / kept,
-                     a->u_p * large + tiny_p * total[c]);
-        e += a->u_v * (1 + a->u_p) * at_most(swollen[c] / kept, large) +
-             attn_operand_tiny(a, a->u_v, 1);
-        if (a->merges > 0) /* else there is one part, which is O */
-            e += (1 + r) * attn_partials_error(a, at_most(swollen[c] / kept, large), 1, 1);
-        e += (double)(1 + a->rescales) * a->tiny * (total[c] + n_visible);
-        e += (double)a->again * by_sink * (o + e); /* 4.6 */
-        for (int64_t n = 0; n <= a->again; n++)
-            e += a->u_storage * (o + e) + a->tiny_storage;
-        x->e_o[c] = e + 0x1p-52 * o;
+        far = sinks && o > far ? o : far; /* 4.6 */
+        double large = greater(fabs(highest[c]), fabs(lowest[c]));
+        double by_r = is_small ? of_large * large : (double)INFINITY;
+        e[c] = at_most((shift[c] + of_sink * o) / kept, far);
+        e[c] += at_most(r * (size[c] + o) * by_lse / kept, by_r);
+        e[c] +=
+            at_most((u_p * swollen[c] + tiny_p * total[c]) / kept, u_p * large + tiny_p * total[c]);
+        e[c] += u_v * at_most(swollen[c] / kept, large) + tiny_v;
+    }
+    for (int64_t c = 0; c < dv && a->merges > 0; c++) { /* else there is one part, which is O */
+        double large = greater(fabs(highest[c]), fabs(lowest[c]));
+        e[c] += (1 + r) * attn_partials_error(a, at_most(swollen[c] / kept, large), 1, 1);
+    }
+    for (int64_t c = 0; c < dv; c++) {
+        e[c] += (double)(1 + a->rescales) * a->tiny * (total[c] + n_visible);
+        e[c] += (double)a->again * by_sink * (fabs(row_o[c]) + e[c]); /* 4.6 */
+    }
+    for (int64_t n = 0; n <= a->again; n++)
+        for (int64_t c = 0; c < dv; c++)
+            e[c] += a->u_storage * (fabs(row_o[c]) + e[c]) + a->tiny_storage;
+    for (int64_t c = 0; c < dv; c++) {
+        e[c] += 0x1p-52 * fabs(row_o[c]);
         x->gauge_o[c] = (1 + x->score_size) * size[c];
         x->size_o[c] = 16 * total[c]; /* rescaled late, a weight may be as large as that */
         if (attn_sum_may_overflow(a, x->size_o[c]))
@@ -348,47 +378,76 @@ static double steps_of(const struct attn_precision *a, const struct attn_oracle_
     return (double)(row->n + (row->z > -(double)INFINITY) + a->rescales + 3 * a->merges);
 }
 
-/* 3 and 4.2: the weights of a row, and its LSE. */
-static void bound_weights(const struct attn_problem *p, const struct attn_precision *precision,
-                          const struct attn_oracle_row *given, struct attn_row_bound *x)
+/* p e^-tau, the least that is left of each weight. */
+ATTN_ANY_WIDTH static void shrink_keys(const struct attn_oracle_row *row, const double *tau,
+                                       double *restrict left)
 {
-    const struct attn_precision own = *precision, *a = &own; /* which no store can change */
-    const struct attn_oracle_row copy = *given, *row = &copy;
+    const int64_t keys = row->n;
+    const double *p = row->p;
+    if (are_little(tau, keys))
+        for (int64_t n = 0; n < keys; n++)
+            left[n] = p[n] * (1 + little_exp_minus_1(-tau[n]));
+    else
+        for (int64_t n = 0; n < keys; n++)
+            left[n] = p[n] * (1 + exp_minus_1(-tau[n]));
+}
+
+/* 2 and 3: eps, eps_raw and tau of a row's keys; of those that the bias hides exactly 0. */
+static void bound_scores(const struct attn_problem *p, const struct attn_precision *a, double most,
+                         const struct attn_oracle_row *row, struct attn_row_bound *x)
+{
+    int is_raw = !(p->softcap > 0) && p->bias.kind == ATTN_BIAS_NONE && !(a->u_s > 0);
+    bound_products(p, a, row, x);
+    if (is_raw)
+        memcpy(x->eps, x->eps_raw, (size_t)row->n * sizeof *x->eps);
+    for (int64_t n = 0; n < row->n && !is_raw; n++)
+        if (row->s[n] != -(double)INFINITY)
+            bound_score(p, a, row, n, x);
+    bound_exps(a, most, row, x);
+    for (int64_t n = 0; n < row->n; n++)
+        if (row->s[n] == -(double)INFINITY)
+            x->eps[n] = x->eps_raw[n] = x->tau[n] = 0;
+}
+
+/* 3 and 4.2: the weights of a row, and its LSE. */
+static void bound_weights(const struct attn_problem *p, const struct attn_precision *a,
+                          const struct attn_oracle_row *row, struct attn_row_bound *x)
+{
     double steps = steps_of(a, row), kept = 0, moved = 0, u = a->u;
-    double worst = 0; /* max tau */
+    double worst = 0, largest = 0; /* of tau, of magnitudes */
+    const double most = fmax(row->max, row->z), u_sum = attn_sum_roundoff(a),
+                 none = -(double)INFINITY;
     x->e_lse = x->score_size = 0;
-    double u_sum = attn_sum_roundoff(a);
     x->of_score = attn_sum_error(x->q_terms + 3, u_sum, a->lambda);
     for (int64_t c = 0; c < p->d_value; c++)
         x->e_o[c] = x->gauge_o[c] = x->size_o[c] = 0;
     memset(x->over, scores_overflow(p, a, x) ? ATTN_OVER_SCORE : 0, (size_t)row->n);
     x->tau_sink = 0;
-    if (row->max == -(double)INFINITY && row->z == -(double)INFINITY) { /* O, LSE are exact */
+    if (row->max == none && row->z == none) { /* O, LSE are exact */
         for (int64_t n = 0; n < row->n; n++)
             x->eps[n] = x->eps_raw[n] = x->tau[n] = 0;
         return;
     }
-    if (row->z > -(double)INFINITY) { /* 4.6 */
-        x->tau_sink = worst = bound_exp(a, row, row->z, sink_error(a, row->z));
+    if (row->z > none) { /* 4.6 */
+        x->tau_sink = worst = bound_exp(a, most, row->lse, row->z, sink_error(a, row->z));
         kept = row->p_sink * (1 + exp_minus_1(-x->tau_sink));
         moved = swell_sink(row, x->tau_sink);
     }
+    bound_scores(p, a, most, row, x);
+    swell_keys(row, x->tau, x->swollen);
+    shrink_keys(row, x->tau, x->tau_back);
     for (int64_t n = 0; n < row->n; n++) {
-        if (row->s[n] == -(double)INFINITY) { /* hidden by the bias: exactly 0 */
-            x->eps[n] = x->eps_raw[n] = x->tau[n] = 0;
+        double size = magnitude_of_score(row, n), tau = x->tau[n];
+        if (row->s[n] == none)
             continue;
-        }
-        bound_score(p, a, row, n, x);
-        x->tau[n] = bound_exp(a, row, row->s[n], x->eps[n]);
-        kept += row->p[n] * (1 + exp_minus_1(-x->tau[n]));
-        x->swollen[n] = swell(row, n, x->tau[n]);
+        kept += x->tau_back[n];
         moved += x->swollen[n];
-        worst = x->tau[n] > worst ? x->tau[n] : worst;
-        double size = magnitude_of_score(row, n);
-        x->score_size = size > x->score_size ? size : x->score_size;
+        worst = tau > worst ? tau : worst;
+        largest = size > largest ? size : largest;
     }
+    x->score_size = largest;
     /* 4.2 */
-    double l = row->lse - fmax(row->max, row->z), by_sum = attn_sum_error(steps, u_sum, a->lambda);
+    double l = row->lse - most, by_sum = attn_sum_error(steps, u_sum, a->lambda);
     x->e_lse = at_most(moved < 1 ? -log1p(-moved) : (double)INFINITY, worst);
     x->e_lse += by_sum < 1 ? -log1p(-by_sum) : (double)INFINITY;
     x->e_lse += (a->other_ulps + 2) * u * l + (4 * u + a->u_lse) * fabs(row->lse) +

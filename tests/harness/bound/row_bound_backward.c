@@ -5,37 +5,52 @@
 #include "ref/problem.h"
 #include "tests/harness/bound/row_bound_parts.h"
 
-/* 5.2: dP = dO . v, of operands as they are or rounded (2), and stored between the steps (2.3). */
-static double bound_dp(const struct attn_problem *p, const struct attn_precision *a,
-                       const struct attn_oracle_row *row, int64_t n, const struct attn_row_bound *x)
+/* 5.2: dP = dO . v, of operands as they are or rounded (2), and stored between the steps (2.3): the
+ * errors, to e_ds for bound_ds. */
+ATTN_ANY_WIDTH static void bound_dps(const struct attn_problem *p,
+                                     const struct attn_precision *precision,
+                                     const struct attn_oracle_row *row,
+                                     const struct attn_row_bound *x)
 {
-    double grow = (1 + a->u_v) * (1 + a->u_v), both = x->v_size[row->key[n]] + x->do_size;
-    double dv = (double)p->d_value, tiny_v = attn_operand_tiny(a, a->u_v, 1);
-    double e = (x->of_dp * grow + (grow - 1)) * row->dp_magnitude[n] + a->tiny * (dv + 1 + both) +
+    const struct attn_precision own = *precision, *a = &own; /* which no store can change */
+    const int64_t keys = row->n, *key = row->key;
+    const double *v_size = x->v_size, do_size = x->do_size, *dp = row->dp;
+    double grow = (1 + a->u_v) * (1 + a->u_v), dv = (double)p->d_value;
+    double tiny_v = attn_operand_tiny(a, a->u_v, 1), of_size = x->of_dp * grow + (grow - 1);
+    double *restrict e = x->e_ds;
+    for (int64_t n = 0; n < keys; n++) {
+        double both = v_size[key[n]] + do_size;
+        e[n] = of_size * row->dp_magnitude[n] + a->tiny * (dv + 1 + both) +
                tiny_v * grow * (both + dv * tiny_v);
-    return e + (a->u_dp > 0 ? a->u_dp * (fabs(row->dp[n]) + e) + a->tiny_inner : 0);
+    }
+    if (a->u_dp > 0)
+        for (int64_t n = 0; n < keys; n++)
+            e[n] += a->u_dp * (fabs(dp[n]) + e[n]) + a->tiny_inner;
 }
 
-/* 5.2: D, computed as dO . O - dLSE or as sum P dP - dLSE: the larger of the two errors.  Leaves
- * the errors of dP in e_ds, for bound_ds. */
+/* 5.2: D, computed as dO . O - dLSE or as sum P dP - dLSE: the larger of the two errors. */
 static double bound_delta(const struct attn_problem *p, const struct attn_cview *d_o, double d_lse,
                           int64_t b, int64_t h, int64_t i, const struct attn_precision *a,
                           const struct attn_oracle_row *row, struct attn_row_bound *x)
 {
-    double by_o = 0, size = fabs(d_lse), by_p = 0, sum_p = fabs(d_lse);
-    double u_sum = attn_sum_roundoff(a);
-    for (int64_t c = 0; c < p->d_value; c++) {
-        double g = attn_finite_part(fabs(attn_cview_get(d_o, b, h, i, c)));
-        by_o += g * x->e_o[c] + a->tiny * (g + fabs(row->o[c]));
+    double by_o = 0, size = fabs(d_lse), by_p = 0, sum_p = fabs(d_lse), part[64];
+    double u_sum = attn_sum_roundoff(a), tiny = a->tiny;
+    int64_t dv = p->d_value;
+    for (int64_t c = 0; c < dv; c++) {
+        if (c % 64 == 0)
+            attn_cview_row(d_o, (int64_t[4]){b, h, i, c}, dv - c < 64 ? dv - c : 64, part);
+        double g = attn_finite_part(fabs(part[c % 64]));
+        by_o += g * x->e_o[c] + tiny * (g + fabs(row->o[c]));
         size += g * (fabs(row->o[c]) + x->e_o[c]);
     }
     by_o += attn_sum_error(x->do_terms + 2, u_sum, a->lambda) * size;
+    bound_dps(p, a, row, x);
     for (int64_t n = 0; n < row->n; n++) {
         if (row->s[n] == -(double)INFINITY)
             continue;
-        double e_dp = x->e_ds[n] = bound_dp(p, a, row, n, x);
-        by_p += times(x->e_p[n], fabs(row->dp[n]) + e_dp) + row->p[n] * e_dp;
-        sum_p += row->p[n] * fabs(row->dp[n]);
+        double e_dp = x->e_ds[n], dp = fabs(row->dp[n]);
+        by_p += times(x->e_p[n], dp + e_dp) + row->p[n] * e_dp;
+        sum_p += row->p[n] * dp;
     }
     by_p += attn_sum_error((double)row->n + 2, u_sum, a->lambda) * (sum_p + by_p);
     return (by_o > by_p ? by_o : by_p) + (double)(p->d_value + 1) * a->tiny;
@@ -52,32 +67,60 @@ static double rounded_on(const struct attn_problem *p, const struct attn_precisi
                    (1 + (c > 0 && steps > 0 ? 1 / c : 0));
 }
 
-/* 5.3: dS = P (dP - D), and through the softcap. */
-static void bound_ds(const struct attn_problem *p, const struct attn_precision *a,
-                     const struct attn_oracle_row *row, double e_delta, int64_t n,
-                     struct attn_row_bound *x)
+/* 5.3: dS = P (dP - D), of errors of dP that stand in e_ds, and through a slope that is exact.  A
+ * scale that is applied to dS before the sum: an underflow there is not scaled. */
+ATTN_ANY_WIDTH static void bound_ds(const struct attn_problem *p,
+                                    const struct attn_precision *precision,
+                                    const struct attn_oracle_row *row, double e_delta, double mean,
+                                    const struct attn_row_bound *x)
 {
-    double u = a->u, ds = fabs(row->ds[n]), slope = row->slope[n], e_slope = 0;
-    double e_dp = x->e_ds[n], tiny_ds = a->u_ds > a->u ? a->tiny_inner : 0;
-    double off = e_dp + e_delta;
-    off += u * (fabs(row->dp[n] - row->delta) + off);
-    double e = times(x->e_p[n], fabs(row->dp[n] - row->delta) + off) + times(row->p[n], off) +
-               a->tiny * (2 * (fabs(row->dp[n] - row->delta) + off) + 1);
-    x->e_ds[n] = e + (u + a->u_ds) * (ds + e) + tiny_ds;
-    if (p->softcap > 0) /* slope = 1 - t^2 */
-        e_slope = at_most(slope * exp_minus_1(2 * x->eps_raw[n] / p->softcap), 1) +
-                  (2 * a->other_ulps + 6) * u * (1 - slope) + 2 * u * slope +
-                  a->u_s * (2 + a->u_s) * (1 - slope) + (a->u_s > 0 ? 2 * a->tiny_inner : 0);
-    x->dsr[n] = row->ds[n] * slope;
-    x->e_dsr[n] = times(x->e_ds[n], slope + e_slope) + times(ds, e_slope);
-    if (p->scale != 0) /* scale applied to dS before the sum: an underflow there is not scaled */
-        x->e_dsr[n] += a->tiny / fabs(p->scale);
-    x->e_dsr[n] += p->softcap > 0 ? u * (fabs(x->dsr[n]) + x->e_dsr[n]) + a->tiny : 0;
-    if (a->u_ds > a->u)
-        x->e_dsr[n] += rounded_on(p, a, fabs(x->dsr[n]) + x->e_dsr[n]);
-    double scale = fabs(p->scale), large = scale > 1 ? scale : 1;
+    const struct attn_precision own = *precision, *a = &own; /* which no store can change */
+    const int64_t keys = row->n;
+    const double u = a->u, tiny_ds = a->u_ds > u ? a->tiny_inner : 0, delta = row->delta;
+    const double *dp = row->dp, *probability = row->p, *true_ds = row->ds, *slope = row->slope;
+    const double *e_p = x->e_p, of_score = 1 + x->score_size;
+    const double scaled = p->scale != 0 ? a->tiny / fabs(p->scale) : 0;
+    double *restrict e_ds = x->e_ds, *restrict dsr = x->dsr, *restrict e_dsr = x->e_dsr;
+    double *restrict gauge = x->gauge_ds;
+    for (int64_t n = 0; n < keys; n++) {
+        double ds = fabs(true_ds[n]), away = fabs(dp[n] - delta), off = e_ds[n] + e_delta;
+        off += u * (away + off);
+        double e = times(e_p[n], away + off) + times(probability[n], off) +
+                   a->tiny * (2 * (away + off) + 1);
+        e_ds[n] = e + (u + a->u_ds) * (ds + e) + tiny_ds;
+        dsr[n] = true_ds[n] * slope[n];
+        e_dsr[n] = times(e_ds[n], slope[n]) + scaled;
+        gauge[n] = of_score * probability[n] * (row->dp_magnitude[n] + mean);
+    }
+}
+
+/* 5.3: the error of a softcap's slope, 1 - t^2. */
+static double bound_slope(const struct attn_problem *p, const struct attn_precision *a,
+                          double slope, double eps_raw)
+{
+    double u = a->u;
+    return at_most(slope * exp_minus_1(2 * eps_raw / p->softcap), 1) +
+           (2 * a->other_ulps + 6) * u * (1 - slope) + 2 * u * slope +
+           a->u_s * (2 + a->u_s) * (1 - slope) + (a->u_s > 0 ? 2 * a->tiny_inner : 0);
+}
+
+/* What a softcap and a dS that is stored add to pair n's error of dS. */
+static void bound_dsr(const struct attn_problem *p, const struct attn_precision *a,
+                      const struct attn_oracle_row *row, int64_t n, struct attn_row_bound *x)
+{
+    double u = a->u, ds = fabs(row->ds[n]), slope = row->slope[n], scale = fabs(p->scale);
+    if (p->softcap > 0) {
+        double e_slope = bound_slope(p, a, slope, x->eps_raw[n]);
+        x->e_dsr[n] = times(x->e_ds[n], slope + e_slope) + times(ds, e_slope);
+        x->e_dsr[n] += scale > 0 ? a->tiny / scale : 0;
+        x->e_dsr[n] += u * (fabs(x->dsr[n]) + x->e_dsr[n]) + a->tiny;
+    }
+    if (!(a->u_ds > u))
+        return;
+    x->e_dsr[n] += rounded_on(p, a, fabs(x->dsr[n]) + x->e_dsr[n]);
+    double large = scale > 1 ? scale : 1;
     large *= a->u_s > 0 && p->softcap > 1 ? p->softcap : 1;
-    if (a->u_ds > a->u && attn_may_overflow(a, (ds + x->e_ds[n]) * large))
+    if (attn_may_overflow(a, (ds + x->e_ds[n]) * large))
         x->over[n] |= ATTN_OVER_DS;
 }
 
@@ -184,15 +227,32 @@ static void bound_dz(const struct attn_precision *a, const struct attn_oracle_ro
     x->gauge_dz = (1 + x->score_size) * p * mean;
 }
 
+/* 5.1: P from the stored LSE: tau_back and e_p of each key. */
+ATTN_ANY_WIDTH static void bound_ps(const struct attn_precision *precision,
+                                    const struct attn_oracle_row *row,
+                                    const struct attn_row_bound *x)
+{
+    const struct attn_precision own = *precision, *a = &own; /* which no store can change */
+    const int64_t keys = row->n;
+    const double u = a->u, tiny_p = a->u_p > 0 ? a->tiny_inner : 0, lse = fabs(row->lse);
+    const double *s = row->s, *p = row->p, *eps = x->eps, e_lse = x->e_lse;
+    double *restrict tau = x->tau_back, *restrict e_p = x->e_p;
+    for (int64_t n = 0; n < keys; n++)
+        tau[n] = s[n] == -(double)INFINITY
+                     ? 0
+                     : eps[n] + u * (fabs(s[n]) + 3 * lse) + e_lse + a->exp_ulps * u;
+    swell_keys(row, tau, e_p);
+    for (int64_t n = 0; n < keys; n++)
+        e_p[n] = s[n] == -(double)INFINITY ? 0 : e_p[n] + a->u_p * (p[n] + e_p[n]) + tiny_p;
+}
+
 /* 5: the backward of one row, but for its dq. */
 static void bound_gradients(const struct attn_problem *p, const struct attn_cview *d_o,
                             double d_lse, int64_t b, int64_t h, int64_t i,
-                            const struct attn_precision *precision,
-                            const struct attn_oracle_row *given, struct attn_row_bound *x)
+                            const struct attn_precision *a, const struct attn_oracle_row *row,
+                            struct attn_row_bound *x)
 {
-    const struct attn_precision own = *precision, *a = &own; /* which no store can change */
-    const struct attn_oracle_row copy = *given, *row = &copy;
-    double u = a->u, mean = fabs(d_lse), tiny_p = a->u_p > 0 ? a->tiny_inner : 0;
+    double mean = fabs(d_lse);
     x->do_size = size_of(d_o, b, h, i, p->d_value, &x->do_norm, &x->do_terms);
     for (int64_t n = 0; n < row->n && overflows(a, a->u_dp, x->do_norm, x->v_norm); n++)
         x->over[n] |= ATTN_OVER_DP;
@@ -205,26 +265,18 @@ static void bound_gradients(const struct attn_problem *p, const struct attn_cvie
         bound_dz(a, row, 0, fabs(row->delta), x); /* its dO is not read */
         return;
     }
-    for (int64_t n = 0; n < row->n; n++) { /* 5.1: P from the stored LSE */
-        x->tau_back[n] = x->e_p[n] = 0;
-        if (row->s[n] == -(double)INFINITY)
-            continue;
-        x->tau_back[n] =
-            x->eps[n] + u * (fabs(row->s[n]) + 3 * fabs(row->lse)) + x->e_lse + a->exp_ulps * u;
-        double moved = swell(row, n, x->tau_back[n]);
-        x->e_p[n] = moved + a->u_p * (row->p[n] + moved) + tiny_p;
-        mean += row->p[n] * row->dp_magnitude[n];
-    }
+    bound_ps(a, row, x);
+    for (int64_t n = 0; n < row->n; n++)
+        if (row->s[n] != -(double)INFINITY)
+            mean += row->p[n] * row->dp_magnitude[n];
     double e_delta = bound_delta(p, d_o, d_lse, b, h, i, a, row, x);
     bound_dz(a, row, e_delta, mean, x);
-    for (int64_t n = 0; n < row->n; n++) {
-        if (row->s[n] == -(double)INFINITY) {
+    bound_ds(p, a, row, e_delta, mean, x);
+    for (int64_t n = 0; n < row->n; n++)
+        if (row->s[n] == -(double)INFINITY)
             x->e_ds[n] = x->dsr[n] = x->e_dsr[n] = x->gauge_ds[n] = 0;
-            continue;
-        }
-        bound_ds(p, a, row, e_delta, n, x);
-        x->gauge_ds[n] = (1 + x->score_size) * row->p[n] * (row->dp_magnitude[n] + mean);
-    }
+        else if (p->softcap > 0 || a->u_ds > a->u)
+            bound_dsr(p, a, row, n, x);
 }
 
 /* dLSE as the bounds take it. */

@@ -29,22 +29,38 @@ static inline int64_t stride_of(int64_t width)
 static inline double size_of(const struct attn_cview *from, int64_t b, int64_t h, int64_t i,
                              int64_t width, double *norm, double *terms)
 {
-    double size = 0, squares = 0;
-    *terms = 0;
+    double size = 0, squares = 0, others = 0, part[64];
     for (int64_t c = 0; c < width; c++) {
-        double value = attn_cview_get(from, b, h, i, c), x = attn_finite_part(fabs(value));
-        *terms += value != 0;
+        if (c % 64 == 0)
+            attn_cview_row(from, (int64_t[4]){b, h, i, c}, width - c < 64 ? width - c : 64, part);
+        double value = part[c % 64], x = attn_finite_part(fabs(value));
+        others += value != 0;
         size += x;
         squares += x * x;
     }
+    *terms = others;
     *norm = sqrt(squares);
     return size;
 }
 
 /* e^x - 1 to within rounding: most x are so small that a few terms are all of it. */
+static inline double little_exp_minus_1(double x)
+{
+    return x * (1 + x / 2 * (1 + x * (1.0 / 3) * (1 + x / 4)));
+}
+
 static inline double exp_minus_1(double x)
 {
-    return fabs(x) < 0x1p-13 ? x * (1 + x / 2 * (1 + x * (1.0 / 3) * (1 + x / 4))) : expm1(x);
+    return fabs(x) < 0x1p-13 ? little_exp_minus_1(x) : expm1(x);
+}
+
+/* 1: so small are all of them. */
+static inline int are_little(const double *x, int64_t n)
+{
+    int are = 1;
+    for (int64_t m = 0; m < n; m++)
+        are &= fabs(x[m]) < 0x1p-13;
+    return are;
 }
 
 /* p (e^tau - 1), the most by which a probability can grow: through exp(s - LSE + tau) when tau is
@@ -52,6 +68,20 @@ static inline double exp_minus_1(double x)
 static inline double swell(const struct attn_oracle_row *row, int64_t n, double tau)
 {
     return tau < 1 ? row->p[n] * exp_minus_1(tau) : exp(row->s[n] - row->lse + tau);
+}
+
+/* Of each key. */
+ATTN_ANY_WIDTH static void swell_keys(const struct attn_oracle_row *row, const double *tau,
+                                      double *restrict swollen)
+{
+    const int64_t keys = row->n;
+    const double *p = row->p;
+    if (are_little(tau, keys))
+        for (int64_t n = 0; n < keys; n++)
+            swollen[n] = p[n] * little_exp_minus_1(tau[n]);
+    else
+        for (int64_t n = 0; n < keys; n++)
+            swollen[n] = swell(row, n, tau[n]);
 }
 
 /* 4.6: the same of the sink, a key of score z whose value is 0. */
@@ -72,6 +102,12 @@ static inline double times(double x, double y)
 {
     double product = x * y;
     return x == 0 || y == 0 ? 0 : product;
+}
+
+/* Of two numbers, compared where compilers make vectors of it. */
+static inline double greater(double x, double y)
+{
+    return x > y ? x : y;
 }
 
 /* The smaller of a bound and a cap; a bound that overflowed to NaN is the cap. */

@@ -102,15 +102,16 @@ static inline __attribute__((always_inline)) void add_terms(struct attn_sum *x, 
                                     x->error + at + c, x->size + at + c};
         add_columns(&own, c, terms, n_terms, is_known);
     }
+    if (rest == 0)
+        return;
     double part[5][ATTN_LANES] = {{0}};
     double *const from[5] = {x->out->want + at + c, x->lost + at + c, x->out->gauge + at + c,
                              x->error + at + c, x->size + at + c};
-    for (int t = 0; t < 5 && rest > 0; t++)
+    for (int t = 0; t < 5; t++)
         memcpy(part[t], from[t], (size_t)rest * sizeof **part);
-    if (rest > 0)
-        add_columns(&(struct columns){part[0], part[1], part[2], part[3], part[4]}, c, terms,
-                    n_terms, is_known);
-    for (int t = 0; t < 5 && rest > 0; t++)
+    add_columns(&(struct columns){part[0], part[1], part[2], part[3], part[4]}, c, terms, n_terms,
+                is_known);
+    for (int t = 0; t < 5; t++)
         memcpy(from[t], part[t], (size_t)rest * sizeof **part);
 }
 
@@ -179,38 +180,69 @@ void attn_truth_set_right(struct attn_truth_tensor *t, int64_t at, unsigned kind
     }
 }
 
+/* Elements `at` to `end` of a row of n terms: see below. */
+ATTN_ANY_WIDTH static void finish_row(const struct attn_sum *x, int64_t at, int64_t end, double n,
+                                      double relative, double scale, double tiny,
+                                      const struct attn_precision *precision)
+{
+    const struct attn_precision own = *precision, *a = &own; /* which no store can change */
+    const double size_of_scale = fabs(scale), parts = (double)(1 + a->sums);
+    const double *size = x->size, *error = x->error, *lost = x->lost;
+    double *restrict want = x->out->want, *restrict bound = x->out->bound;
+    double *restrict gauge = x->out->gauge;
+    const struct attn_truth_tensor *known = x->known;
+    for (int64_t c = at; c < end && known == NULL; c++) {
+        want[c] = scale * (isnan(lost[c]) ? want[c] : want[c] + lost[c]);
+        gauge[c] = size_of_scale * gauge[c];
+    }
+    if (known != NULL) {
+        memcpy(want + at, known->want + at, (size_t)(end - at) * sizeof *want);
+        memcpy(gauge + at, known->gauge + at, (size_t)(end - at) * sizeof *gauge);
+    }
+    for (int64_t c = at; c < end; c++)
+        bound[c] = size_of_scale * (error[c] + n * tiny + relative * size[c] + 0x1p-51 * size[c]);
+    for (int64_t c = at; c < end && a->u_partial > 0; c++) {
+        double partial = attn_partials_error(a, size_of_scale * size[c] + bound[c], parts, scale);
+        bound[c] += (1 + relative) * partial;
+    }
+    for (int64_t c = at; c < end; c++) {
+        double e = bound[c], stored = a->u_storage * (fabs(want[c]) + e) + a->tiny_storage;
+        bound[c] = n == 0 ? 0 : e + stored + parts * a->tiny + 0x1p-52 * fabs(want[c]);
+    }
+}
+
+/* What an element of that row may be where not all is finite, or something overflows. */
+static void open_element(struct attn_sum *x, int64_t at, double n, double relative, double scale,
+                         double tiny, const struct attn_precision *a)
+{
+    const double size_of_scale = fabs(scale), parts = (double)(1 + a->sums), size = x->size[at];
+    double e = size_of_scale * (x->error[at] + n * tiny + relative * size + 0x1p-51 * size);
+    double partial =
+        a->u_partial > 0 ? attn_partials_error(a, size_of_scale * size + e, parts, scale) : 0;
+    if (x->kinds[at] & ~(unsigned)ATTN_KINDS_FINITE)
+        attn_truth_set_right(x->out, at, attn_kinds_times(attn_kind_of(scale), x->kinds[at]));
+    if (isinf(partial) || attn_sum_may_overflow(a, fmax(1, size_of_scale) * size))
+        attn_truth_set_right(x->out, at, ATTN_KINDS_ANY);
+}
+
 /* 5.4: the sum, of operands rounded to `operand`, is multiplied by `scale` and stored, as `a` says;
  * its parts (a->sums more than one) may each underflow by themselves, and be stored narrower. */
 void attn_sum_finish(struct attn_sum *x, double scale, double operand,
                      const struct attn_precision *a)
 {
-    const double size_of_scale = fabs(scale), parts = (double)(1 + a->sums);
     const double tiny = attn_term_tiny(a, scale);
     int64_t width = x->out->extent[3];
     int64_t rows = x->out->extent[0] * x->out->extent[1] * x->out->extent[2];
     double n = -1, relative = 0; /* the same for all of a row, and often of the next one */
-    for (int64_t at = 0; at < rows * width; at++) {
-        double size = x->size[at];
-        if (n != (double)x->terms[at / width]) {
-            n = (double)x->terms[at / width];
+    for (int64_t row = 0; row < rows; row++) {
+        if (n != (double)x->terms[row]) {
+            n = (double)x->terms[row];
             relative = attn_sum_error(n + 4, attn_sum_roundoff(a), a->lambda);
             relative += operand * (1 + relative);
         }
-        double sum = x->out->want[at], lost = x->lost[at];
-        double want =
-            x->known != NULL ? x->known->want[at] : scale * (isnan(lost) ? sum : sum + lost);
-        double e = size_of_scale * (x->error[at] + n * tiny + relative * size + 0x1p-51 * size);
-        double partial = attn_partials_error(a, size_of_scale * size + e, parts, scale);
-        e += (1 + relative) * partial;
-        double stored = a->u_storage * (fabs(want) + e) + a->tiny_storage;
-        x->out->want[at] = want;
-        x->out->bound[at] = n == 0 ? 0 : e + stored + parts * a->tiny + 0x1p-52 * fabs(want);
-        x->out->gauge[at] =
-            x->known != NULL ? x->known->gauge[at] : size_of_scale * x->out->gauge[at];
-        if (x->kinds[at] & ~(unsigned)ATTN_KINDS_FINITE)
-            attn_truth_set_right(x->out, at, attn_kinds_times(attn_kind_of(scale), x->kinds[at]));
-        if (isinf(partial) || attn_sum_may_overflow(a, fmax(1, size_of_scale) * size))
-            attn_truth_set_right(x->out, at, ATTN_KINDS_ANY);
+        finish_row(x, row * width, (row + 1) * width, n, relative, scale, tiny, a);
+        for (int64_t at = row * width; at < (row + 1) * width; at++)
+            open_element(x, at, n, relative, scale, tiny, a);
     }
 }
 

@@ -138,7 +138,9 @@ static struct attn_diagnosis in_words(const struct attn_failed_run *run, enum at
                                       const struct pattern *x, const char *range)
 {
     struct attn_diagnosis d = {.fault = ATTN_FAULT_NONE};
-    int is_beyond = x->beyond == x->bad && x->nan + x->inf + x->zero == x->bad;
+    const enum attn_fill fill = run->setup->given.fill; /* scores are so by design in some */
+    int is_beyond = x->beyond == x->bad && x->nan + x->inf + x->zero == x->bad &&
+                    fill != ATTN_FILL_SELECT && fill != ATTN_FILL_SUBSETS;
     int is_empty = x->empty_rows == x->bad;
     const char *kind = x->nan == x->bad            ? "NaN"
                        : x->nan + x->inf == x->bad ? "not finite"

@@ -36,8 +36,8 @@ static double ratio_of(const struct attn_failed_run *run, const struct attn_trut
     return most;
 }
 
-/* The arithmetic with a word within whose bound each element lies, with a rescale for each 16 keys;
- * or NULL. */
+/* The arithmetic with a word within whose bound each element lies, with a rescale and a merge for
+ * each 16 keys; or NULL. */
 static const char *published_for(const struct attn_failed_run *run)
 {
     const char *word = NULL;
@@ -48,9 +48,10 @@ static const char *published_for(const struct attn_failed_run *run)
         struct attn_precision own = *run->precision;
         struct attn_truth truth;
         attn_arithmetic_declare(set, p, &own);
-        own.rescales += p->n_key / 16 + 1;
+        own.rescales += p->n_key / 16 + 1, own.merges += p->n_key / 16 + 1;
         attn_precision_complete(p, &own);
-        fits = attn_truth_compute(p, &in, &own, NULL, &truth, NULL) == ATTN_OK;
+        fits = !(attn_run_is_behind_softmax(run) && (own.u_q > 0 || own.u_s > 0)) &&
+               attn_truth_compute(p, &in, &own, NULL, &truth, NULL) == ATTN_OK;
         for (int o = 0; o < ATTN_OUTPUTS; o++)
             for (int64_t r = 0;
                  fits && run->failing[o] && r < attn_run_rows(run, (enum attn_output)o); r++)
@@ -154,7 +155,13 @@ static int try_precision(struct attn_failed_run *run)
             (int)strcspn(level[n].words, ":"), level[n].words);
         return 1;
     }
-    attn_append(run->text, run->size, "%s", is_single ? "arithmetic in f32" : level[n].words);
+    if (attn_run_is_behind_softmax(run))
+        attn_append(run->text, run->size,
+                    "%.*s, and LSE is right: low-precision P, V, sums or parts of O, or an exp "
+                    "that is off in O alone",
+                    (int)strcspn(level[n].words, ":"), level[n].words);
+    else
+        attn_append(run->text, run->size, "%s", is_single ? "arithmetic in f32" : level[n].words);
     if (published != NULL)
         attn_append(
             run->text, run->size,

@@ -89,7 +89,7 @@ static int sees_parts(struct attn_evaluation *x, const struct attn_fault_at *pai
     for (int n = 0; n < x->run->parts; n++) {
         const struct attn_mask_part *part = &x->run->part[n];
         struct attn_fault_at at = *pair;
-        at.part = n, at.band = part->band, at.is_or = part->is_or;
+        at.part = n, at.band = part->band;
         attn_change(x, ATTN_AT_PART, &at);
         int64_t away = at.j - at.i - at.band.offset;
         int is_changed = memcmp(&at.band, &part->band, sizeof at.band) != 0;
@@ -98,7 +98,7 @@ static int sees_parts(struct attn_evaluation *x, const struct attn_fault_at *pai
                     : !is_changed ? attn_mask_allows(part->mask, at.b, at.h, at.i, at.j)
                                   : away >= -at.band.left && away <= at.band.right;
         all &= shown;
-        if (at.is_or || n + 1 == x->run->parts)
+        if (part->is_or || n + 1 == x->run->parts)
             any |= all, all = 1;
     }
     return any;
@@ -156,7 +156,6 @@ double attn_evaluate_score(struct attn_evaluation *x, int64_t b, int64_t h, int6
     struct attn_fault_at at = {.more = bias(x, b, h, i, j)};
     for (int64_t e = 0; e < x->features; e++)
         at.y += q[e] * k[e];
-    attn_change(x, ATTN_AT_DOT, &at);
     at.s = x->raw[j] = attn_changed_number(x, ATTN_OF_SCORE,
                                            x->p->scale * attn_changed_number(x, ATTN_OF_DOT, at.y));
     at.y = attn_changed_number(x, ATTN_OF_SCORE, attn_cap(at.s, x->p->softcap) + at.more);

@@ -18,12 +18,11 @@ enum attn_place {
     ATTN_AT_VIEW,     /* the view of a slot: how a tensor is read, or an output was written   */
     ATTN_AT_PAIR,     /* i, j: what mask and bias are asked about                             */
     ATTN_AT_MASK,     /* b, h, i, j: what the mask is asked; or seen, the answer              */
-    ATTN_AT_PART,     /* one part of the mask: its band, seen, ignored, is_or                 */
+    ATTN_AT_PART,     /* one part of the mask: its band, seen, ignored                        */
     ATTN_AT_KEY,      /* b, g, j: the row of K or V (of) for query i of head h                */
     ATTN_AT_BIAS,     /* b, h, i, j: where the bias is looked up                              */
     ATTN_AT_DISTANCE, /* y: that of ALiBi                                                     */
     ATTN_AT_ADDED,    /* y: the bias of a pair                                                */
-    ATTN_AT_DOT,      /* y: q.k                                                               */
     ATTN_AT_SCORE,    /* y: of s, the scaled product, and more, the bias                      */
     ATTN_AT_HIDDEN,   /* y: the score of a hidden pair                                        */
     ATTN_AT_SINK,     /* y: the sink of head h                                                */
@@ -70,7 +69,7 @@ struct attn_fault_at {
             int by_feature; /* heads lie within the features */
         };
         struct { /* PART */
-            int part, ignored, is_or;
+            int part, ignored;
             struct attn_fault_band band;
         };
         struct { /* KEY */

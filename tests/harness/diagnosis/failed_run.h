@@ -61,4 +61,10 @@ int attn_run_element_is_right(const struct attn_failed_run *run, enum attn_outpu
 /* Of a range of n rows or keys: the tile whose tail it is (128 down to 8), or 0. */
 int64_t attn_tail_of(int64_t low, int64_t high, int64_t n);
 
+/* O fails, and LSE, which scores of low precision would show in, is right. */
+static inline int attn_run_is_behind_softmax(const struct attn_failed_run *run)
+{
+    return run->failing[ATTN_O] && run->compared[ATTN_LSE] && !run->failing[ATTN_LSE];
+}
+
 #endif

@@ -243,6 +243,9 @@ static void describe(const struct common *c, struct attn_failed_run *run)
     if (c->tile > 0)
         snprintf(text, size, "fits tiles of %lld keys that are visible in part taken for hidden",
                  (long long)c->tile);
+    else if (same && how == LOST && lo == 0 && hi == p->n_key - 1)
+        snprintf(text, size, "fits rows%s taken for rows that see no key",
+                 tail > 0 ? " in the tail of a tile" : "");
     else if (same && how == LOST && hi == p->n_key - 1)
         snprintf(text, size, "fits %s lost: the last %lld%s", keys, hi - lo + 1,
                  lo == p->n_query ? " (as many are read as there are queries)" : "");

@@ -162,7 +162,7 @@ static int is_on(const struct attn_failed_run *run, enum attn_output o, int64_t 
     return apart >= 4 && 2 * apart >= wrong;
 }
 
-/* Says where a factor may come from. */
+/* Says where a factor may come from: all that it may be. */
 static void put_origin(const struct attn_problem *p, enum attn_output o, double factor, char *text,
                        size_t size)
 {
@@ -173,18 +173,19 @@ static void put_origin(const struct attn_problem *p, enum attn_output o, double 
         const char *words;
     } origin[] = {{p->scale, "the scale"},
                   {1 / p->scale, "1 / the scale, which it lacks"},
-                  {attn_root(p->d_key), "a scale of 1/sqrt(d)"},
+                  {p->scale != attn_root(p->d_key) ? attn_root(p->d_key) : (double)NAN,
+                   "a scale of 1/sqrt(d)"},
                   {log2_e, "log2(e)"},
                   {ln_2, "ln 2"},
                   {is_summed ? 1 / (double)group : (double)NAN,
                    "averaged over the %lld heads of a group, not summed"}};
+    int found = 0;
     for (size_t n = 0; n < sizeof origin / sizeof *origin; n++)
         if (fabs(factor - origin[n].factor) <= 1e-3 * fabs(origin[n].factor)) {
-            attn_append(text, size, " (");
+            attn_append(text, size, found++ > 0 ? ", or " : " (");
             attn_append(text, size, origin[n].words, (long long)group);
-            attn_append(text, size, ")");
-            return;
         }
+    attn_append(text, size, "%s", found > 0 ? ")" : "");
 }
 
 /* One output; returns whether it is on a line.  LSE has terms where O has factors. */
@@ -215,6 +216,8 @@ int attn_learn_lines(struct attn_failed_run *run)
     for (int o = run->backward ? ATTN_DQ : ATTN_O; o < end; o++) {
         if (!run->failing[o] || run->truth.tensor[o].want == NULL)
             continue;
+        if (o == ATTN_LSE && run->setup->given.fill == ATTN_FILL_SELECT)
+            return 0; /* all LSE are near one number: a scale that is off looks like a term */
         if (!put_line(run, (enum attn_output)o, part, sizeof part))
             return 0;
         attn_append(run->text, run->size, "%s %s", run->text[0] == '\0' ? "fits" : " and", part);

@@ -52,12 +52,12 @@ static const char *other_layout(const struct attn_case *c)
 
 static int has_input(const struct attn_failed_run *run, int64_t n)
 {
-    return n == 0 || has(run, n - 1);
+    return n == ATTN_T_O || has(run, n);
 }
 
 static const char *input_name(const struct attn_failed_run *run, int64_t n)
 {
-    return n == 0 ? "the inputs" : name_of(run, n - 1);
+    return n == ATTN_T_O ? "the inputs" : name_of(run, n);
 }
 
 /* Is there a row whose exp(s) has no number without a shift? */
@@ -66,6 +66,16 @@ static int overflows(const struct attn_failed_run *run)
     const double limit = run->setup->problem.dtype == ATTN_F64 ? 708 : 87;
     for (int64_t row = 0; row < attn_run_rows(run, ATTN_LSE); row++)
         if (run->truth.tensor[ATTN_LSE].want[row] > limit)
+            return 1;
+    return 0;
+}
+
+/* Is there a row that sees keys, all of whose scores are below this? */
+static int has_row_below(const struct attn_failed_run *run, double start)
+{
+    for (int64_t row = 0; row < attn_run_rows(run, ATTN_LSE); row++)
+        if (run->truth.tensor[ATTN_LSE].want[row] < start &&
+            run->truth.tensor[ATTN_LSE].want[row] > -(double)INFINITY)
             return 1;
     return 0;
 }
@@ -180,10 +190,10 @@ static int interleaves(enum attn_slot slot, int64_t n)
            n != 1 + is_input;
 }
 
-/* All inputs (n = 0), or one. */
+/* One input, or all (n = ATTN_T_O). */
 static unsigned input(int64_t n)
 {
-    return n == 0 ? (1u << ATTN_T_O) - 1 : 1u << (n - 1);
+    return n == ATTN_T_O ? (1u << ATTN_T_O) - 1 : 1u << n;
 }
 
 /* ---- what a row changes: which keys, of which rank ------------------------------------------ */
@@ -404,6 +414,17 @@ static void count_twice(struct attn_evaluation *x, int64_t first)
         attn_evaluation_set_sum(x, l);
 }
 
+/* Each block of d keys meets as many rows of V as there are in a block of dv, the first ones. */
+static void step_values(struct attn_evaluation *x, int64_t d, int64_t dv)
+{
+    for (int64_t j = 0; j < x->p->n_key; j++) {
+        const double w = x->w[j];
+        x->w[j] = 0;
+        if (j % d < dv)
+            x->w[j / d * dv + j % d] = w;
+    }
+}
+
 /* Keys of score 0, whose V is 0. */
 static void pad_keys(struct attn_evaluation *x, int64_t more)
 {
@@ -411,14 +432,13 @@ static void pad_keys(struct attn_evaluation *x, int64_t more)
     attn_evaluation_set_sum(x, x->l + (double)more * exp(-x->m));
 }
 
-/* LSE of the keys alone; or O of them alone, of which LSE has the sink. */
-static void forget_sink(struct attn_evaluation *x, int in_lse)
+/* LSE of the keys alone. */
+static void forget_sink(struct attn_evaluation *x)
 {
-    double l = 0, with = x->lse;
+    double l = 0;
     for (int64_t j = 0; j < x->p->n_key; j++)
         l += x->w[j];
-    x->norm = in_lse || l == 0 ? x->norm : l;
-    x->lse = in_lse ? x->m + log(l) : with;
+    x->lse = x->m + log(l);
 }
 
 /* The head whose sink is taken for that of head h. */
@@ -435,6 +455,10 @@ static int64_t sink_head(const struct attn_problem *p, int64_t h, int64_t n)
 
 /* Running sums that are not rescaled: each weight is relative to the maximum of its time. */
 enum { STALE_O = 1, STALE_L = 2 };
+static int64_t stale_tile(int64_t n) /* 1, 3, 4, 6, 8, ... 384; of 2 each score may be a maximum */
+{
+    return n == 0 ? 1 : (2 + n % 2) << n / 2;
+}
 static void make_stale(struct attn_evaluation *x, int64_t tile, int what)
 {
     double m = -(double)INFINITY, l = 0;

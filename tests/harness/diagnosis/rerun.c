@@ -114,8 +114,8 @@ static const char *try_neighbours(const struct attn_spec *spec, const struct att
         return "right when each kv head is computed alone: something is shared with other heads or "
                "batches, or left over from them";
     if (s->given.pass == ATTN_FORWARD && right_alone(spec, s, 1, failed))
-        return "right when each query is computed alone: something is shared with other queries, "
-               "or left over from them";
+        return "right when each query is computed alone: something is shared with other queries or "
+               "left over from them, or one query goes another way";
     return NULL;
 }
 
@@ -135,20 +135,21 @@ int attn_rerun_again(const struct attn_spec *spec, const struct attn_case *c,
 
 /* ---- the case with one thing after another made plain --------------------------------------- */
 
-enum { NAMED = 3, WORDS = 80, DROPS = 13, TAILS = 9 };
+enum { NAMED = 3, WORDS = 80, ONE_QUERY = 9, DROPS = 13, TAILS = 9 };
 
 static int64_t round_up(int64_t n, int64_t tile)
 {
     return (n + tile - 1) / tile * tile;
 }
 
+static const int64_t tiles[] = {16, 64, 128};
+
 /* Lengths and widths that fill whole tiles; a square problem stays square.  0: they do already. */
 static int fill_tiles(struct attn_case *c, int which, char words[WORDS])
 {
-    static const int64_t tiles[] = {16, 64, 128};
     static const char *const what[] = {"a length that leaves the tail of a tile (not %lld keys)",
                                        "queries that leave the tail of a tile (not %lld)",
-                                       "features: a tail, or the width itself (not d = %lld)"};
+                                       "features that leave the tail of a tile (not d = %lld)"};
     enum { KEYS, QUERIES, FEATURES } of = which / 3;
     const int64_t tile = tiles[which % 3];
     int64_t *const lengths[] = {&c->n_key, &c->n_query, &c->d_key}, *n = lengths[of];
@@ -209,9 +210,9 @@ static const char *drop(struct attn_case *c, int which)
     case 11:
         c->kv_shared = 0;
         return "V that is a view of K";
-    case 9:
-        c->n_query += c->n_query == 1;
-        return "one query";
+    case ONE_QUERY:
+        c->n_query = c->n_query == 1 ? 2 : 1;
+        return c->n_query == 2 ? "one query" : "more than one query";
     default:
         snprintf(c->mask, sizeof c->mask, "none");
         return "keys hidden";
@@ -263,6 +264,33 @@ int attn_rerun_reads_hidden(const struct attn_spec *spec, const struct attn_clai
     return run_plain(spec, claims, &plain, &r) && r.failure != ATTN_F_FINITE;
 }
 
+/* A fault of tails makes longer lengths wrong that leave the same tail.  Where these are right too,
+ * or cannot be asked, a length matters in another way. */
+static int is_of_tails(const struct attn_spec *spec, const struct attn_claims *claims,
+                       const struct attn_case *c, const struct attn_case *filled, int which,
+                       const struct attn_restart *restart)
+{
+    const int64_t tile = tiles[which % 3];
+    struct attn_case longer = *filled;
+    struct attn_result r;
+    longer.n_key += filled->n_key != c->n_key ? c->n_key % tile : 0;
+    longer.n_query += filled->n_query != c->n_query ? c->n_query % tile : 0;
+    longer.d_key += filled->d_key != c->d_key ? c->d_key % tile : 0;
+    longer.d_value += filled->d_value != c->d_value ? c->d_value % tile : 0;
+    return (restart == NULL || restart->start(restart->arg)) &&
+           run_plain(spec, claims, &longer, &r) && r.verdict != ATTN_PASS;
+}
+
+static void say_length(const struct attn_case *c, const struct attn_case *plain, int of,
+                       char words[WORDS])
+{
+    static const char *const what[] = {"%lld keys, not %lld", "%lld queries, not %lld",
+                                       "d = %lld, not %lld"};
+    const int64_t had[] = {c->n_key, c->n_query, c->d_key};
+    const int64_t has[] = {plain->n_key, plain->n_query, plain->d_key};
+    snprintf(words, WORDS, what[of], (long long)had[of], (long long)has[of]);
+}
+
 int attn_rerun_without(const struct attn_spec *spec, const struct attn_claims *claims,
                        const struct attn_case *c, const struct attn_restart *restart, char *text,
                        size_t size)
@@ -270,6 +298,8 @@ int attn_rerun_without(const struct attn_spec *spec, const struct attn_claims *c
     int named = 0, tails = 0;
     text[0] = '\0';
     for (int which = 0; which < DROPS + TAILS && named < NAMED; which++) {
+        if (which == ONE_QUERY && c->n_query != 1 && restart == NULL)
+            continue; /* many a fault needs two; of a crash it is the only trace */
         struct attn_case plain = *c;
         struct attn_result r;
         char words[WORDS];
@@ -278,8 +308,15 @@ int attn_rerun_without(const struct attn_spec *spec, const struct attn_claims *c
             (restart != NULL && !restart->start(restart->arg)) ||
             !run_plain(spec, claims, &plain, &r) || r.verdict != ATTN_PASS)
             continue;
+        if (tail != 0 && !is_of_tails(spec, claims, c, &plain, which - DROPS, restart)) {
+            if (restart == NULL)
+                continue;
+            say_length(c, &plain, (which - DROPS) / 3, words); /* a crash has no other trace */
+        }
         tails |= tail;
         attn_append(text, size, "%s%s", named++ > 0 ? ", " : "fails only with ", words);
+        if (which == DROPS - 1)
+            break; /* with the length the mask would be another */
     }
     return named;
 }

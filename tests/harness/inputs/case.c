@@ -11,14 +11,14 @@
 #include "ref/problem.h"
 #include "tests/harness/base/fileio.h"
 
-const char *const attn_case_bias_name[] = {"none", "alibi", "full", "head", "row",
-                                           "key",  "inf",   "nan",  NULL};
+static const char *const bias_name[] = {"none", "alibi", "full", "head", "row",
+                                        "key",  "inf",   "nan",  NULL};
 static const char *const sink_name[] = {"none", "normal", "zero", "large", NULL};
 static const char *const bias_type_name[] = {"auto", "f32", "f64", NULL};
 static const char *const kv_name[] = {"own", "shared", NULL};
 static const char *const slopes_name[] = {"halves", "press", NULL};
-const char *const attn_case_layout_name[] = {"bhld",      "blhd", "padded", "packed", "mixed",
-                                             "broadcast", "neg",  "flip",   "sbhd",   NULL};
+static const char *const layout_name[] = {"bhld",      "blhd", "padded", "packed", "mixed",
+                                          "broadcast", "neg",  "flip",   "sbhd",   NULL};
 static const char *const poison_name[] = {"none", "nan", "big", NULL};
 static const char *const special_name[] = {"none",  "q-nan", "k-nan",  "v-nan",  "do-nan", "q-inf",
                                            "k-inf", "v-inf", "do-inf", "k-huge", NULL};
@@ -221,13 +221,13 @@ static const struct field fields[] = {
     {"pass", WORD_OF, AT(pass), pass_name, 0, 0},
     {"scale", REAL, AT(scale), NULL, 0, 0},
     {"softcap", REAL, AT(softcap), NULL, 0, 0},
-    {"bias", WORD_OF, AT(bias), attn_case_bias_name, 0, 0},
+    {"bias", WORD_OF, AT(bias), bias_name, 0, 0},
     {"biastype", WORD_OF, AT(bias_type), bias_type_name, 0, 0},
     {"sink", WORD_OF, AT(sink), sink_name, 0, 0},
     {"kv", WORD_OF, AT(kv_shared), kv_name, 0, 0},
     {"slopes", WORD_OF, AT(slopes), slopes_name, 0, 0},
     {"alibioffset", ALIBI_FROM, AT(alibi_offset), NULL, 0, 0},
-    {"layout", WORD_OF, AT(layout), attn_case_layout_name, 0, 0},
+    {"layout", WORD_OF, AT(layout), layout_name, 0, 0},
     {"offset", COUNT, AT(offset), NULL, 0, 63},
     {"only", WORD_OF, AT(only), only_name, 0, 0},
     {"poison", WORD_OF, AT(poison), poison_name, 0, 0},
@@ -406,7 +406,7 @@ static enum attn_status check_together(const struct attn_case *c, struct attn_er
             err, ATTN_EINVAL,
             "dbias=1 with bias=%s: only a tensor has a gradient; bias=full, head, row, "
             "key or inf would work",
-            attn_case_bias_name[c->bias]);
+            bias_name[c->bias]);
     if (c->wide && c->dtype != ATTN_BF16 && c->dtype != ATTN_F16)
         return attn_fail(err, ATTN_EINVAL,
                          "wide=1 with %s: results are no narrower; bf16 or f16 would work",
@@ -415,7 +415,7 @@ static enum attn_status check_together(const struct attn_case *c, struct attn_er
         return attn_fail(err, ATTN_EINVAL,
                          "biastype=%s with bias=%s: there is no tensor to store; bias=full, head, "
                          "row, key, inf or nan would work",
-                         bias_type_name[c->bias_type], attn_case_bias_name[c->bias]);
+                         bias_type_name[c->bias_type], bias_name[c->bias]);
     if (attn_case_special_is_backward(c->special) && c->pass == ATTN_FORWARD)
         return attn_fail(err, ATTN_EINVAL, "special=%s is about gradients: it needs pass=bwd",
                          special_name[c->special]);

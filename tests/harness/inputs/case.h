@@ -99,8 +99,6 @@ enum {
     ATTN_CASE_TEXT = 1024, /* longest case string, with its end */
     ATTN_CASE_MASK = 640   /* longest mask in it: shape and fields always fit beside */
 };
-extern const char *const attn_case_bias_name[];                    /* "none", "alibi", ... */
-extern const char *const attn_case_layout_name[];                  /* "bhld", "blhd", ...  */
 int attn_case_special_is_backward(enum attn_case_special special); /* of dO: it needs pass=bwd */
 
 struct attn_case {

@@ -366,7 +366,8 @@ void attn_setup_poison(struct attn_setup *s)
 
 void attn_setup_remember(struct attn_setup *s, enum attn_pass pass)
 {
-    for (int slot = 0; slot < (pass == ATTN_BACKWARD ? ATTN_T_DQ : ATTN_T_O); slot++)
+    int first = pass == ATTN_BACKWARD ? ATTN_T_O : 0;
+    for (int slot = first; slot < (pass == ATTN_BACKWARD ? ATTN_T_DQ : ATTN_T_O); slot++)
         attn_tensor_remember(&s->tensor[slot]);
 }
 

@@ -78,7 +78,7 @@ enum attn_status attn_setup_describe(const struct attn_case *c, struct attn_setu
                                      struct attn_error *err);
 
 /* Before a pass: outputs get a pattern that is never written; what the pass reads is remembered, to
- * see that it stays as it is. */
+ * see that it stays as it is; what the forward pass before it read, and left so, already is. */
 void attn_setup_poison(struct attn_setup *setup);
 void attn_setup_remember(struct attn_setup *setup, enum attn_pass pass);
 

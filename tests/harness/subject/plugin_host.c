@@ -286,6 +286,51 @@ static enum attn_status start(struct attn_plugin_host *h, struct attn_error *err
                       text);
 }
 
+/* Ask, and wait for what comes. */
+static void make_call(struct attn_plugin_host *h, enum attn_pass pass)
+{
+    const double before = now(), left = h->whole_s - h->used_s;
+    h->late_s = left < h->timeout_s ? h->whole_s : h->timeout_s;
+    h->shared->asked++;
+    h->shared->hit = NULL;
+    h->shared->fault[0] = h->last_line[0] = '\0';
+    struct pollfd ended = {h->ended, POLLIN, 0};
+    h->phase = ATTN_PHASE_JUDGING;
+    if (poll(&ended, 1, 0) == 0 && attn_pipe_write(h->to, "", 1))
+        h->phase = pass == ATTN_FORWARD ? ATTN_PHASE_FORWARD : ATTN_PHASE_BACKWARD;
+    h->arrival = (int)await(h, fmin(left, h->timeout_s));
+    h->used_s += now() - before;
+    h->is_lost = h->arrival != ARRIVED;
+    if (h->is_lost)
+        end_process(h);
+}
+
+/* One call: what the plug-in returned, and its notes.  ATTN_PLUGIN_FAILED when it was lost, and
+ * until the end of the question.  is_clean: memory that malloc gives is as it comes. */
+static int call_apart(struct attn_plugin_host *h, enum attn_pass pass, int is_clean,
+                      struct attn_plugin_call *call)
+{
+    struct attn_plugin_shared *shared = h->shared;
+    if (h->is_lost)
+        return ATTN_PLUGIN_FAILED;
+    shared->call = *call;
+    shared->call.message = shared->message;
+    shared->message[0] = '\0';
+    shared->pass = pass;
+    shared->is_clean = is_clean;
+    shared->notes = h->plugin.notes; /* of the passes before this one too */
+    make_call(h, pass);
+    if (h->is_lost)
+        return ATTN_PLUGIN_FAILED;
+    h->calls++;
+    if (shared->hit != NULL)
+        attn_input_guard_note(shared->hit);
+    shared->message[sizeof shared->message - 1] = '\0';
+    snprintf(call->message, call->message_size, "%s", shared->message);
+    h->plugin.notes = shared->notes;
+    return shared->returned;
+}
+
 /* ---- the interface --------------------------------------------------------------------------- */
 
 enum attn_status attn_plugin_host_open(const char *path, double timeout_s, double until,
@@ -307,8 +352,8 @@ enum attn_status attn_plugin_host_open(const char *path, double timeout_s, doubl
         attn_plugin_host_close(h);
         return status;
     }
-    h->plugin = (struct attn_plugin_impl){
-        .claims = h->shared->claims, .host = h, .call_apart = attn_plugin_host_call};
+    h->plugin =
+        (struct attn_plugin_impl){.claims = h->shared->claims, .host = h, .call_apart = call_apart};
     memcpy(h->plugin.load_environment, h->shared->load_environment,
            sizeof h->plugin.load_environment);
     attn_plugin_make_impl(&h->plugin);
@@ -399,47 +444,4 @@ void attn_plugin_host_end(struct attn_plugin_host *h, struct attn_answer *answer
                          "it ended the process that had started it");
         answer->result.meddles = 1;
     }
-}
-
-/* Ask, and wait for what comes. */
-static void make_call(struct attn_plugin_host *h, enum attn_pass pass)
-{
-    const double before = now(), left = h->whole_s - h->used_s;
-    h->late_s = left < h->timeout_s ? h->whole_s : h->timeout_s;
-    h->shared->asked++;
-    h->shared->hit = NULL;
-    h->shared->fault[0] = h->last_line[0] = '\0';
-    struct pollfd ended = {h->ended, POLLIN, 0};
-    h->phase = ATTN_PHASE_JUDGING;
-    if (poll(&ended, 1, 0) == 0 && attn_pipe_write(h->to, "", 1))
-        h->phase = pass == ATTN_FORWARD ? ATTN_PHASE_FORWARD : ATTN_PHASE_BACKWARD;
-    h->arrival = (int)await(h, fmin(left, h->timeout_s));
-    h->used_s += now() - before;
-    h->is_lost = h->arrival != ARRIVED;
-    if (h->is_lost)
-        end_process(h);
-}
-
-int attn_plugin_host_call(struct attn_plugin_host *h, enum attn_pass pass, int is_clean,
-                          struct attn_plugin_call *call)
-{
-    struct attn_plugin_shared *shared = h->shared;
-    if (h->is_lost)
-        return ATTN_PLUGIN_FAILED;
-    shared->call = *call;
-    shared->call.message = shared->message;
-    shared->message[0] = '\0';
-    shared->pass = pass;
-    shared->is_clean = is_clean;
-    shared->notes = h->plugin.notes; /* of the passes before this one too */
-    make_call(h, pass);
-    if (h->is_lost)
-        return ATTN_PLUGIN_FAILED;
-    h->calls++;
-    if (shared->hit != NULL)
-        attn_input_guard_note(shared->hit);
-    shared->message[sizeof shared->message - 1] = '\0';
-    snprintf(call->message, call->message_size, "%s", shared->message);
-    h->plugin.notes = shared->notes;
-    return shared->returned;
 }

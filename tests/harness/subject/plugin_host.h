@@ -61,11 +61,6 @@ int attn_plugin_host_begin(struct attn_plugin_host *host, double times, struct a
 /* After it: where its process was lost, the answer says how. */
 void attn_plugin_host_end(struct attn_plugin_host *host, struct attn_answer *answer);
 
-/* One call: what the plug-in returned, and its notes.  ATTN_PLUGIN_FAILED when it was lost, and
- * until the end of the question.  is_clean: memory that malloc gives is as it comes. */
-int attn_plugin_host_call(struct attn_plugin_host *host, enum attn_pass pass, int is_clean,
-                          struct attn_plugin_call *call);
-
 /* ---- what the processes share ---------------------------------------------------------------- */
 
 struct attn_plugin_shared {

@@ -14,7 +14,6 @@
  * Source   Zhao et al. 2024; VideoSys, videosys/core/distributed/comm.py.
  */
 #include "experiments/rim/layer/schemes/layer_scheme.h"
-#include "optimized/integers.h"
 #include "optimized/parallel/sent.h"
 
 static struct attn_layout axis(const struct attn_problem *p, const struct attn_options *options,

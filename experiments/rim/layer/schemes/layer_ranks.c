@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "experiments/rim/layer/schemes/layer_work.h"
-#include "optimized/integers.h"
 #include "optimized/parallel/rank.h"
 #include "ref/clock.h"
 

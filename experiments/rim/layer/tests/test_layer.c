@@ -8,7 +8,6 @@
 #include "experiments/rim/layer/tests/layer_fixture.h"
 #include "ref/textbook.h"
 #include "tests/fixtures/case_fixture.h"
-#include "tests/harness/base/fill.h"
 #include "tests/suites.h"
 
 SUITE(layer);
