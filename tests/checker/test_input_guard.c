@@ -2,6 +2,7 @@
  * there, and the floating-point environment. */
 #include <fenv.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -143,7 +144,8 @@ static void flushed_precision(const struct attn_problem *p, const struct attn_op
     attn_precision_flush(p, x);
 }
 
-/* Declared: no case fails it, whatever its fill and type.  Not declared: the subnormal ones do. */
+/* Declared: no case fails it, whatever its fill and type; those of tiles and models, which have no
+ * other numbers, with ATTN_FULL.  Not declared: the subnormal ones do. */
 TEST(flushing_is_a_declaration)
 {
     struct attn_impl flusher = attn_impl_dense;
@@ -155,6 +157,10 @@ TEST(flushing_is_a_declaration)
     for (int i = 0; i < attn_battery_count(ATTN_TIER_QUICK); i++) {
         struct attn_result r;
         struct attn_setup s;
+        const char *name = attn_battery_at(i)->name;
+        if (getenv("ATTN_FULL") == NULL &&
+            (strncmp(name, "tile-", 5) == 0 || strncmp(name, "shape-", 6) == 0))
+            continue;
         setup_of(attn_battery_at(i)->text, &s);
         attn_setup_keep(&s);
         flusher.precision = flushed_precision;
