@@ -325,7 +325,7 @@ TESTED := $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(B)/faults/dense $(PLUGI
 
 # Where MPI is installed.  Sanitizers look into it too, and it has leaks of its own.
 HAS_MPI := $(if $(and $(MPI_SRC),$(filter release debug,$(CONFIG))),$(shell command -v mpicc && command -v mpirun))
-test: $(TESTED) $(if $(HAS_MPI),$(B)/attnlab-mpi $(B)/mpi-tests) | build/.ready-report ## everything that proves the suite right (seven to nine minutes on 2 cores)
+test: $(TESTED) $(if $(HAS_MPI),$(B)/attnlab-mpi $(B)/mpi-tests) | build/.ready-report ## everything that proves the suite right (five to eight minutes on 2 cores)
 	ATTN_BUILD=$(B) $(B)/attn-tests
 	$(if $(HAS_MPI),@bash experiments/rim/mpi/tests/run.sh $(B),@echo "no mpicc: make mpi installs it, and make test-mpi tests ranks that are processes")
 

@@ -1,6 +1,7 @@
 /* The oracle's arithmetic for one wide type: WIDE and FN; WIDE_LANE, a number or several side by
- * side, WIDE_AT, which reads stored ones, and WIDE_ABS; WIDE_KEYS; WIDE_LOOPS stands before what has
- * long loops.  exp, log, tanh and fabs are those of the type (tgmath.h).  Used by oracle.c alone. */
+ * side, WIDE_AT, which reads stored ones, and WIDE_ABS; WIDE_KEYS; WIDE_LOOPS stands before what
+ * has long loops.  exp, log, tanh and fabs are those of the type (tgmath.h).  Used by oracle.c
+ * alone. */
 
 /* sum + *lost += x without loss: Knuth's TwoSum, which needs no branch on magnitudes. */
 static inline void FN(add)(WIDE *sum, WIDE *lost, WIDE x)
