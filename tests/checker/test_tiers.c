@@ -215,6 +215,8 @@ TEST(shapes_are_few)
         for (int i = 1; i < n[soak]; i++)
             distinct += strcmp(text[soak][i - 1], text[soak][i]) != 0;
         ck_assert_msg(n[soak] > 150 && distinct <= ATTN_FEW_SHAPES, "%d of %d", distinct, n[soak]);
+        while (n[soak] > 0)
+            free(text[soak][--n[soak]]);
     }
     attn_tier_close(&list);
 }

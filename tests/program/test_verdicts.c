@@ -437,6 +437,7 @@ TEST_EACH(errors_of_a_soak, 3)
     if (t.is_filed)
         ck_assert(s.list->entry[0].result.verdict == ATTN_ERROR &&
                   strcmp(s.list->entry[0].result.text, t.says) == 0);
+    attn_verdicts_free(s.list);
 }
 
 /* ---- the program ----------------------------------------------------------------------------- */
