@@ -15,6 +15,7 @@
 #include "ref/attn_plugin.h"
 #include "ref/ledger.h"
 #include "ref/mask/mask.h"
+#include "ref/problem.h"
 #include "tests/external/switches.h"
 #include "tests/harness/base/tensor.h"
 
