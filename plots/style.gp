@@ -205,10 +205,10 @@ add(s)     = s eq '' ? 0 : (n_rows = n_rows + 1, row[n_rows] = s, n_rows)
 blank(s)   = strstrt(s.' ', ' ')
 head(s)    = s[1:blank(s) - 1]
 rest(s)    = s[blank(s) + 1:*]
-join(a, b) = a eq '' || b eq '' ? a.b : a.' '.b
+both(a, b) = a eq '' || b eq '' ? a.b : a.' '.b
 fitting(s, k) = k < strlen(s) && wide(s[1:k + 1]) <= most ? fitting(s, k + 1) : k # letters of s
 more(now, s)  = s eq '' ? add(now) : \
-    wide(join(now, head(s))) <= most ? more(join(now, head(s)), rest(s)) : \
+    wide(both(now, head(s))) <= most ? more(both(now, head(s)), rest(s)) : \
     now ne '' ? (add(now), more('', s)) : (add(s[1:fitting(s, 1)]), more('', s[fitting(s, 1) + 1:*]))
 fill(text) = (n_rows = 0, more('', text), n_rows)
 row_of(k)  = row[k]

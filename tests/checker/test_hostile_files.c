@@ -276,6 +276,9 @@ TEST(not_a_file)
 
 /* ---- archives that lie ---------------------------------------------------------------------- */
 
+/* Newer versions of libzip compare the two sizes of a member that is stored before we do. */
+static const char sizes_differ[] = "inconsistent: entry 0: compressed and uncompressed sizes don't";
+
 /* One archive of two members "a.npy" and "b.npy", of 24 bytes each; then fields of the first. */
 static const struct {
     int deflated, field, where;
@@ -319,7 +322,10 @@ TEST_EACH(fields_that_lie, COUNT(lies))
         zip_fixture_set(&fixture, 0, ZIP_LAB_FLAGS, ZIP_LAB_BOTH, 1);
     const char *path = zip_fixture_put(&fixture, "l.npz");
     if (!lies[_i].load) {
-        refuse(path, lies[_i].says);
+        int compares =
+            attn_file_open(path, &file, &err) != ATTN_OK && strstr(err.text, sizes_differ) != NULL;
+        attn_file_close(&file);
+        refuse(path, compares ? sizes_differ : lies[_i].says);
         return;
     }
     accept(path);

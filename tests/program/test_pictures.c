@@ -196,7 +196,7 @@ static void draw(const char *name, int look)
                   "cd '%s' && sed -e \"s/^preset .*/preset = '%s'; font_size = %d/\" "
                   "-e \"s/^formats .*/formats = 'svg'/\" -e \"s/^name .*/name = 'new'/\" "
                   "-e \"s/^load /csv = '%s.csv'; &/\" %s.gp > new.gp && cp %s.csv new.csv && "
-                  "said=$(LC_ALL=C.UTF-8 gnuplot -d new.gp 2>&1) && "
+                  "said=$(LC_ALL=C.UTF-8 gnuplot -d new.gp 2>&1 | sed '/no valid points/d') && "
                   "{ test -z \"$said\" || { echo \"%s: $said\"; exit 1; }; }",
                   scratch_path("out/figures"), looks[look].preset, looks[look].size, name, name,
                   name, name);

@@ -507,12 +507,13 @@ TEST(a_report_is_whole)
         ck_assert_msg(fixture_is_there(path), "%s", path);
     }
     /* A reader changes a colour and draws again, with gnuplot alone.  In a locale that is not of
-     * UTF-8, such as a container's without LANG, gnuplot 5.4 says that it has no degree sign. */
+     * UTF-8, such as a container's without LANG, gnuplot 5.4 says that it has no degree sign; and
+     * gnuplot 6 names curves without a point. */
     scratch_shell(0, "",
                   "cd '%s' && rm memory-causal.svg memory-causal.png memory-causal.pdf && "
                   "sed -i 's/^\"dense\" \"dense\" #D55E00/\"dense\" \"whole matrix\" "
                   "#123456/' memory-causal.gp && test -z \"$(LC_ALL=C.UTF-8 gnuplot -d "
-                  "memory-causal.gp 2>&1)\"",
+                  "memory-causal.gp 2>&1 | sed '/no valid points/d')\"",
                   scratch_path("out/figures"));
     ck_assert(fixture_is_there("out/figures/memory-causal.png"));
     ck_assert(fixture_is_there("out/figures/memory-causal.pdf"));
