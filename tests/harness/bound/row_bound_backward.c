@@ -104,7 +104,7 @@ static double bound_slope(const struct attn_problem *p, const struct attn_precis
            a->u_s * (2 + a->u_s) * (1 - slope) + (a->u_s > 0 ? 2 * a->tiny_inner : 0);
 }
 
-/* What a softcap and a dS that is stored add to pair n's error of dS. */
+/* A softcap, and a dS that is stored, add this to the error of dS of pair n. */
 static void bound_dsr(const struct attn_problem *p, const struct attn_precision *a,
                       const struct attn_oracle_row *row, int64_t n, struct attn_row_bound *x)
 {

@@ -211,7 +211,7 @@ ATTN_ANY_WIDTH static void finish_row(const struct attn_sum *x, int64_t at, int6
     }
 }
 
-/* What an element of that row may be where not all is finite, or something overflows. */
+/* The kinds of an element of that row, where not all is finite or something overflows. */
 static void open_element(struct attn_sum *x, int64_t at, double n, double relative, double scale,
                          double tiny, const struct attn_precision *a)
 {

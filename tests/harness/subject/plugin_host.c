@@ -31,7 +31,7 @@ static double now(void)
 
 enum { START, TO, FROM, ENDED, NOISE, PIPES };
 
-/* Descriptors of whoever started this program are not for a plug-in. */
+/* A plug-in gets none of the descriptors that this program was started with. */
 static void keep_only(const int *kept, int n)
 {
     const char *name;
