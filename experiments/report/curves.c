@@ -366,7 +366,7 @@ static void judge_once(struct attn_figure_group *group)
         row->judged = row->worst;
         for (int o = 0; o < ATTN_OUTPUTS; o++)
             row->judged = isnan(row->output[o]) ? row->judged : none; /* it tells them apart */
-        row->is_sample = strstr(row->point->verified, "rows") != NULL;
+        row->is_sample = strstr(row->point->judged.verified, "rows") != NULL;
         memcpy(row->judged_output, row->output, sizeof row->output);
         for (int64_t t = s - 1; t >= 0 && group->row[t]->first == row->first; t--)
             if (group->row[t]->point->c.n_query == row->point->c.n_query &&

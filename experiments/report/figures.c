@@ -160,7 +160,7 @@ static struct attn_figure_point *add_row(struct attn_figure *figure, const struc
     struct attn_figure_point *point = attn_figure_add(figure, attn_pass_word(p->c.pass), curve, x);
     point->status = attn_point_status_name(row->status);
     point->note = is_trade                       ? setting != NULL ? setting : row->option
-                  : row->status == ATTN_POINT_OK ? p->verified
+                  : row->status == ATTN_POINT_OK ? p->judged.verified
                                                  : p->message;
     return point;
 }
