@@ -331,10 +331,10 @@ test: $(TESTED) $(if $(HAS_MPI),$(B)/attnlab-mpi $(B)/mpi-tests) | build/.ready-
 
 # The core without the rim, and its tests but for those that take long and those of the manual, which
 # shows the rim too.
-CORE_SUITES := agree arithmetic bsr bugs cases compare csr device diagnose extremes figures files fill fuzz \
+CORE_SUITES := agree arithmetic bsr bugs cases csr device diagnose extremes figures files fill fuzz \
     golden grade hostile_files input_guard isa isolated ledger mask mask_language mask_power masks measure \
     memory merge messages oracle parallel pieces plan problem program record refused registry relations report \
-    rounds rules run saved setup sinks stack stats stored tensor transport verdicts
+    rounds rules saved setup sinks stack stats tensor transport verdicts
 core-test: ## the core without experiments/rim, and its short tests (under two minutes of a core once it is built) *
 	@$(MAKE) --no-print-directory CONFIG=core $(addprefix build/core/,attn-tests attnlab attnlab-mistaken faults/dense figure/attnlab \
 	    plugins/bad.so plugins/full.so plugins/slips.so)

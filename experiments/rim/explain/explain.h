@@ -3,7 +3,7 @@
 #ifndef EXPERIMENTS_RIM_EXPLAIN_EXPLAIN_H
 #define EXPERIMENTS_RIM_EXPLAIN_EXPLAIN_H
 
-#include "experiments/problem/file_problem.h"
+#include "experiments/rim/files/file_problem.h"
 #include "experiments/rim/explain/handout.h"
 #include "tests/harness/inputs/setup.h"
 
