@@ -118,19 +118,10 @@ struct attn_tally attn_verdicts_tally(const struct attn_verdicts *v,
                                       const struct attn_verdict_list *list, enum attn_kinds kinds);
 const char *attn_tally_word(const struct attn_tally *all); /* "FAIL", "PASS", "REFUSED" */
 
-/* The other facts of a check: grade, bias, mask, growth, runs, differs, open, declared; those that
- * it has not are left out.  Free them. */
-enum { ATTN_FACTS = 8 };
-struct attn_facts {
-    int n;
-    struct attn_fact {
-        const char *name, *key; /* in words; in JSON, NULL: it has no numbers of its own */
-        char text[200];
-        struct json_t *numbers;
-    } at[ATTN_FACTS];
-};
-void attn_verdict_facts(const struct attn_result *r, struct attn_facts *facts);
-void attn_verdict_facts_free(struct attn_facts *facts);
+/* The other facts of a check as rows, those that it has: "grade", "bias", "mask", "growth", "runs",
+ * "differs", "open", "declared" in "name", in words in "text"; and "numbers" under the "key" that
+ * they have in the row of the check.  To be freed. */
+struct json_t *attn_verdict_facts(const struct attn_result *r);
 
 /* A check as a row; to be freed. */
 struct json_t *attn_verdict_row(const struct attn_verdict_entry *x);
