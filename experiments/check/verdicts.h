@@ -12,7 +12,7 @@
 
 #include "experiments/check/common_cause.h"
 #include "experiments/table/row_table.h"
-#include "tests/harness/cases/claims.h"
+#include "tests/harness/subject/external.h"
 
 enum attn_format { ATTN_FORMAT_TEXT, ATTN_FORMAT_JUNIT, ATTN_FORMAT_JSON };
 
@@ -77,10 +77,11 @@ void attn_verdicts_open(struct attn_verdicts *v, FILE *out);
 /* A list for this spec, several of which may be filled at a time. */
 struct attn_verdict_list *attn_verdicts_begin(const char *spec) __attribute__((returns_nonnull));
 
-/* The new entry is good until the next is added. */
+/* Of an answer its result, its wants and its seconds.  The new entry is good until the next is
+ * added. */
 struct attn_verdict_entry *attn_verdicts_add(struct attn_verdict_list *list,
                                              const struct attn_subject *subject,
-                                             const struct attn_result *result, double seconds);
+                                             const struct attn_answer *answer);
 
 /* Of what was added as number e: this is its verdict. */
 void attn_verdicts_revise(struct attn_verdict_list *list, int e, const struct attn_result *result);
