@@ -265,8 +265,7 @@ static void append_bar(char *names, size_t capacity, int bar, const struct attn_
                        const struct attn_row *row)
 {
     char label[ATTN_LABEL_TEXT];
-    attn_group_legend(group, row, label);
-    attn_clean(label);
+    attn_cleaned(attn_group_legend(group, row), label, sizeof label);
     for (char *c = label; *c != '\0'; c++)
         *c = *c == '|' || *c == '\'' ? '/' : *c;
     attn_append(names, capacity, "%s%s", bar > 0 ? "|" : "", label);

@@ -112,20 +112,12 @@ static const struct attn_row *longest(const struct attn_figure_group *group,
     return best;
 }
 
-static void put_need(struct attn_document *d, const struct attn_figure_group *group,
-                     const struct attn_row *row)
-{
-    char bytes[32], label[ATTN_LABEL_TEXT];
-    attn_group_legend(group, row, label);
-    attn_document_put(d, "`%s` **needs %s**", label, attn_cli_bytes(row->priced, bytes));
-}
-
 static void put_reached(struct attn_document *d, const struct attn_figure_group *group,
                         const struct attn_row *row)
 {
-    char number[32], label[ATTN_LABEL_TEXT];
+    char number[32];
     const struct attn_row *last = longest(group, row);
-    attn_group_legend(group, row, label);
+    const char *label = attn_group_legend(group, row);
     if (last == NULL)
         attn_document_put(d, "`%s` is only priced", label);
     else
@@ -144,7 +136,7 @@ static void put_memory(struct attn_document *d, const struct attn_figure_group *
                        enum attn_pass pass)
 {
     const struct attn_row *most = NULL, *least = NULL;
-    char number[32];
+    char number[32], a[32], b[32];
     for (int64_t s = 0; s < group->n; s++) {
         const struct attn_row *row = group->row[s];
         if (row->point->c.pass != pass || row->priced <= 0)
@@ -159,20 +151,18 @@ static void put_memory(struct attn_document *d, const struct attn_figure_group *
     if (most == NULL || most == least)
         return;
     fputs("- ", d->out);
-    attn_document_put(d, "%s, %s, %s tokens: ", group->special, attn_pass_word(pass),
-                      attn_cli_grouped(most->point->c.n_query, number));
-    put_need(d, group, most);
-    attn_document_put(d, ", ");
-    put_need(d, group, least);
-    attn_document_put(d, " beyond inputs and outputs");
+    attn_document_put(
+        d, "%s, %s, %s tokens: `%s` **needs %s**, `%s` **needs %s** beyond inputs and outputs",
+        group->special, attn_pass_word(pass), attn_cli_grouped(most->point->c.n_query, number),
+        attn_group_legend(group, most), attn_cli_bytes(most->priced, a),
+        attn_group_legend(group, least), attn_cli_bytes(least->priced, b));
     if (!is_measured(group, most) || !is_measured(group, least)) {
-        attn_document_put(d, ". ");
+        fputs(". ", d->out);
         put_reached(d, group, most);
-        attn_document_put(d, ", ");
+        fputs(", ", d->out);
         put_reached(d, group, least);
     }
-    attn_document_put(d, ".");
-    fputc('\n', d->out);
+    fputs(".\n", d->out);
 }
 
 /* ---- time against L -------------------------------------------------------------------------- */
@@ -203,10 +193,12 @@ static void put_time(struct attn_document *d, const struct attn_figure_group *gr
         return;
     char a[32], b[32], number[32];
     fputs("- ", d->out);
-    attn_document_put(d, "%s, %s, %s tokens: ", group->special, attn_pass_word(pass),
-                      attn_cli_grouped(fast->point->c.n_query, number));
     attn_document_put(
-        d, "`%s` **takes %s**, `%s` %s, %.1f times as long (medians of %d rounds or more).",
+        d,
+        "%s, %s, %s tokens: `%s` **takes %s**, `%s` %s, %.1f times as long (medians of %d rounds "
+        "or "
+        "more).",
+        group->special, attn_pass_word(pass), attn_cli_grouped(fast->point->c.n_query, number),
         fast->label, attn_seconds_text(fast->time.median, a), slow->label,
         attn_seconds_text(slow->time.median, b), slow->time.median / fast->time.median,
         slow->time.n < fast->time.n ? slow->time.n : fast->time.n);
