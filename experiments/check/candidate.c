@@ -188,13 +188,11 @@ void attn_candidate_begin(struct attn_candidate *s)
         report_about(s);
 }
 
-int attn_candidate_fail(struct attn_candidate *s, int status, const char *format, ...)
+int attn_candidate_fail(struct attn_candidate *s, enum attn_status status,
+                        const struct attn_error *err)
 {
-    va_list args;
-    va_start(args, format);
-    vsnprintf(s->trouble, sizeof s->trouble, format, args);
-    va_end(args);
-    return status;
+    snprintf(s->trouble, sizeof s->trouble, "%s", err->text);
+    return attn_cli_status(status);
 }
 
 void attn_candidate_say(struct attn_candidate *s, const struct attn_subject *subject,

@@ -1,5 +1,5 @@
 /* A document in Markdown (GitHub's): headings, paragraphs, tables, blocks; and such a document as a
- * page of HTML, by the command cmark-gfm, the frame plots/page.html and the style sheet
+ * page of HTML, by the command cmark-gfm and plots/page.awk, in the frame plots/page.html with
  * plots/page.css.
  *
  * A text is a format, which is Markdown of ours with parts in a style: **strong**, *good* (what
