@@ -81,8 +81,8 @@ static void add(struct tensors *t, const char *name, struct attn_cview view, int
 
 /* Before or after a call: each head of each rank, its queries and then its keys.  Ranks have equal
  * runs of tokens (ref/rank_part.h). */
-static void add(struct attn_trace *trace, const struct attn_explain *x, const char *const step[2],
-                int hop, const struct tensors t[2])
+static void add_heads(struct attn_trace *trace, const struct attn_explain *x,
+                      const char *const step[2], int hop, const struct tensors t[2])
 {
     const struct attn_problem *p = x->problem;
     const int64_t heads[2] = {p->heads, p->kv_heads}, tokens[2] = {p->n_query, p->n_key};
@@ -116,7 +116,7 @@ static void add_given(struct attn_trace *trace, const struct attn_explain *x, en
         add(&t[0], "O", x->backward.o, p->d_value);
         add(&t[0], "LSE", x->backward.lse, 1);
     }
-    add(trace, x, step, 0, t);
+    add_heads(trace, x, step, 0, t);
 }
 
 static void add_result(struct attn_trace *trace, const struct attn_explain *x, enum attn_pass pass)
@@ -132,7 +132,7 @@ static void add_result(struct attn_trace *trace, const struct attn_explain *x, e
         add(&t[1], "dK", attn_view_const(&x->backward.dk), p->d_key);
         add(&t[1], "dV", attn_view_const(&x->backward.dv), p->d_value);
     }
-    add(trace, x, step, attn_ranks(x->spec->impl, &x->spec->options), t);
+    add_heads(trace, x, step, attn_ranks(x->spec->impl, &x->spec->options), t);
 }
 
 /* ---- the bits -------------------------------------------------------------------------------- */
