@@ -45,7 +45,7 @@ FLAGS := $(BASE) $(OPT_$(CONFIG)) $(CFLAGS)
 LINK   = $(CC) $(FLAGS) -fopenmp $(LDFLAGS)
 
 # The kernels: one file for each instruction set, and only it gets the compiler's flags for that.
-# What is not for the compiler's architecture is empty there, and gets none.
+# A file for another architecture is empty here, and gets none.
 FLAGS_avx2   := -mavx2 -mfma -mf16c
 FLAGS_avx512 := $(FLAGS_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl
 FLAGS_amx    := $(FLAGS_avx512) -mavx512bf16 -mamx-tile -mamx-bf16
@@ -93,7 +93,7 @@ build/.ready: .ci/install
 	@bash .ci/install
 	@mkdir -p build && touch $@
 
-# What only some targets need.
+# Packages that only some targets need.
 build/.ready-%: .ci/install | build/.ready
 	@bash .ci/install $*
 	@touch $@
@@ -320,7 +320,7 @@ $(B)/mutant-table: $(B)/tests/mutants/table.o $(B)/tests/mutants/mutants.o $(B)/
 
 # ---- targets -----------------------------------------------------------------------------------
 
-# What tests run, beside the test program itself.
+# The files that tests run, beside the test program itself.
 TESTED := $(B)/attn-tests $(B)/attnlab $(B)/libattn.so $(B)/faults/dense $(PLUGINS) $(LABS) $(B)/attnlab-mistaken $(B)/fifth.so $(B)/figure/attnlab $(B)/attn-tests-mask $(B)/attnlab-mask $(MUTANT_SO)
 
 # Where MPI is installed.  Sanitizers look into it too, and it has leaks of its own.
@@ -331,10 +331,10 @@ test: $(TESTED) $(if $(HAS_MPI),$(B)/attnlab-mpi $(B)/mpi-tests) | build/.ready-
 
 # The core without the rim, and its tests but for those that take long and those of the manual, which
 # shows the rim too.
-CORE_SUITES := agree arithmetic bsr bugs cases compare csr device diagnose extremes figures files fill fuzz \
+CORE_SUITES := agree arithmetic bsr bugs cases csr device diagnose extremes figures files fill fuzz \
     golden grade hostile_files input_guard isa isolated ledger mask mask_language mask_power masks measure \
     memory merge messages oracle parallel pieces plan problem program record refused registry relations report \
-    rounds rules run saved setup sinks stack stats stored tensor transport verdicts
+    rounds rules saved setup sinks stack stats tensor transport verdicts
 core-test: ## the core without experiments/rim, and its short tests (under two minutes of a core once it is built) *
 	@$(MAKE) --no-print-directory CONFIG=core $(addprefix build/core/,attn-tests attnlab attnlab-mistaken faults/dense figure/attnlab \
 	    plugins/bad.so plugins/full.so plugins/slips.so)
@@ -506,12 +506,12 @@ OBJCOPY ?= objcopy
 SO      := 0
 # Where neither the loader nor pkg-config looks by itself.
 OFF_PATH = $(filter-out /usr /usr/local,$(PREFIX))
-# What a caller or an implementer includes, as written from the root of the tree.
+# The headers that a caller or an implementer includes, as written from the root of the tree.
 PUBLIC  := ref/attn.h ref/impl.h ref/ledger.h ref/attn_plugin.h ref/mask/mask.h \
            optimized/registry.h optimized/simple.h
 COMMANDS_OF_MAN = $(shell $(B)/attnlab --help | sed -n 's/^  \([a-z]*\) .*/\1/p')
 
-# What others link knows only what PUBLIC declares: all other names are of this one object alone.
+# The library that others link shows only the names of PUBLIC: all others stay inside this one object.
 $(B)/public/attn.o: $(LIB_OBJ) $(PUBLIC) Makefile
 	@mkdir -p $(@D)
 	@sed -n '/^static/!s/^[a-z][a-z0-9_ ]*[ *]\(attn_[a-z0-9_]*\)(.*/\1/p' $(PUBLIC) > $(@D)/names

@@ -63,7 +63,7 @@ struct attn_cost;     /* its cost, */
 struct attn_rank_use; /* the use of one of its ranks, */
 struct attn_seal;     /* the memory that ranks may read, */
 struct attn_log;      /* the log of their messages, */
-struct attn_listener; /* the listener of steps, */
+struct attn_tracer;   /* the tracer of steps, */
 struct attn_saved;    /* and the data that a forward pass keeps for the backward one */
 
 /* ---- failure ------------------------------------------------------------------------------ */
@@ -193,11 +193,11 @@ struct attn_ctx {
     struct attn_ledger *ledger;
     const struct attn_options *options;
     struct attn_error *error;
-    struct attn_rank_use *ranks;          /* NULL, or room for as many ranks as the spec has */
-    const struct attn_seal *seal;         /* NULL: ranks may read everything */
-    struct attn_saved *saved;             /* NULL: nothing outlives a call */
-    const struct attn_log *log;           /* NULL, or where every message between ranks is noted */
-    const struct attn_listener *listener; /* NULL, or is called when a textbook's step ends */
+    struct attn_rank_use *ranks;      /* NULL, or room for as many ranks as the spec has */
+    const struct attn_seal *seal;     /* NULL: ranks may read everything */
+    struct attn_saved *saved;         /* NULL: nothing outlives a call */
+    const struct attn_log *log;       /* NULL, or where every message between ranks is noted */
+    const struct attn_tracer *tracer; /* NULL, or is called when a textbook's step ends */
     int has_shards;  /* tensors are the shards of this process's rank (attn_options.runner), packed
                         [batches, heads, tokens, width], and not whole ones */
     int counts_only; /* ranks post their messages and give back their buffers, but compute nothing:

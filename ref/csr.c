@@ -84,23 +84,23 @@ static void csr_output_row(const struct attn_head *x, int64_t i, const int32_t *
 void csr_forward(const struct attn_head *x, const struct attn_csr_buffers *w)
 {
     real *S = row(w->S, 0), *P = row(w->P, 0);
-    TELL(x, "pattern", 0, 0, WHOLE("row_start", csr_row_starts(x, w->csr), x->n_query + 1));
+    TRACE(x, "pattern", 0, 0, WHOLE("row_start", csr_row_starts(x, w->csr), x->n_query + 1));
     for (int64_t i = 0; i < x->n_query; i++) {
         struct csr_row r = csr_row(x, w->csr, i);
         csr_score_row(x, i, r.key, r.n, S + r.first, NULL);
-        TELL(x, "sddmm", i, r.first, WHOLE("j", r.key, r.n), COLUMN("S", S + r.first, r.n));
+        TRACE(x, "sddmm", i, r.first, WHOLE("j", r.key, r.n), COLUMN("S", S + r.first, r.n));
     }
     for (int64_t i = 0; i < x->n_query; i++) {
         struct csr_row r = csr_row(x, w->csr, i);
         *row(x->lse, i) = csr_softmax_row(x, S + r.first, P + r.first, r.n);
-        TELL(x, "csr.softmax", i, r.first, WHOLE("j", r.key, r.n), COLUMN("P", P + r.first, r.n));
+        TRACE(x, "csr.softmax", i, r.first, WHOLE("j", r.key, r.n), COLUMN("P", P + r.first, r.n));
     }
     for (int64_t i = 0; i < x->n_query; i++) {
         struct csr_row r = csr_row(x, w->csr, i);
         csr_output_row(x, i, r.key, r.n, P + r.first);
     }
-    TELL(x, "spmm", 0, 0, MATRIX("O", x->O, x->n_query, x->dv),
-         MATRIX("LSE", x->lse, x->n_query, 1));
+    TRACE(x, "spmm", 0, 0, MATRIX("O", x->O, x->n_query, x->dv),
+          MATRIX("LSE", x->lse, x->n_query, 1));
 }
 
 /* ---- backward ------------------------------------------------------------------------------ *
@@ -129,7 +129,7 @@ static void csr_dscore_row(const struct attn_head *x, int64_t i, const int32_t *
         real dP = dot(row(x->dO, i), row(x->V, key[e]), x->dv);
         dS[e] = P[e] != 0 ? P[e] * (dP - D) : 0;
         dbias_add(x, i, key[e], dS[e]);
-        TELL(x, "dscore", i, key[e], NUMBER("P", P[e]), NUMBER("dP", dP), NUMBER("dS", dS[e]));
+        TRACE(x, "dscore", i, key[e], NUMBER("P", P[e]), NUMBER("dP", dP), NUMBER("dS", dS[e]));
     }
 }
 
@@ -154,11 +154,11 @@ static void csr_gradient_row(const struct attn_head *x, int64_t i, const int32_t
         axpy(dX[e], row(x->K, key[e]), dQ, x->d);
         axpy(dX[e], row(x->Q, i), row(x->dK, key[e]), x->d);
         axpy(P[e], row(x->dO, i), row(x->dV, key[e]), x->dv);
-        TELL(x, "dquery", i, key[e], NUMBER("dX", dX[e]), ROW("k_j", row(x->K, key[e]), x->d),
-             ROW("dQ_i", dQ, x->d));
-        TELL(x, "dkey", i, key[e], NUMBER("dX", dX[e]), ROW("q_i", row(x->Q, i), x->d),
-             ROW("dK_j", row(x->dK, key[e]), x->d), NUMBER("P", P[e]),
-             ROW("dO_i", row(x->dO, i), x->dv), ROW("dV_j", row(x->dV, key[e]), x->dv));
+        TRACE(x, "dquery", i, key[e], NUMBER("dX", dX[e]), ROW("k_j", row(x->K, key[e]), x->d),
+              ROW("dQ_i", dQ, x->d));
+        TRACE(x, "dkey", i, key[e], NUMBER("dX", dX[e]), ROW("q_i", row(x->Q, i), x->d),
+              ROW("dK_j", row(x->dK, key[e]), x->d), NUMBER("P", P[e]),
+              ROW("dO_i", row(x->dO, i), x->dv), ROW("dV_j", row(x->dV, key[e]), x->dv));
     }
 }
 

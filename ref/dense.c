@@ -89,7 +89,7 @@ static real dense_softmax_row(const struct attn_head *x, int64_t i, const real *
     if (x->sink != NULL)
         l += exp(sink(x) - m); /* in no P: its value is 0 */
     multiply(1 / l, P, n);
-    TELL(x, "softmax", i, 0, NUMBER("m", m), NUMBER("l", l), ROW("P", P, n));
+    TRACE(x, "softmax", i, 0, NUMBER("m", m), NUMBER("l", l), ROW("P", P, n));
     return m + log(l);
 }
 
@@ -106,21 +106,21 @@ static void dense_output_row(const struct attn_head *x, int64_t i, const real *P
 
 void dense_forward(const struct attn_head *x, const struct attn_dense_buffers *w)
 {
-    TELL(x, "mask", 0, 0, CELLS("mask", w->mask, x->n_query));
+    TRACE(x, "mask", 0, 0, CELLS("mask", w->mask, x->n_query));
     for (int64_t i = 0; i < x->n_query; i++) {
         dense_score_row(x, &w->mask, i, place(w, w->S, i, 0), NULL);
         keep(w, w->S, i, 0);
     }
     if (w->lines.data == NULL)
-        TELL(x, "scores", 0, 0, MATRIX("S", w->S, x->n_query, x->n_key));
+        TRACE(x, "scores", 0, 0, MATRIX("S", w->S, x->n_query, x->n_key));
     for (int64_t i = 0; i < x->n_query; i++) {
         *row(x->lse, i) = dense_softmax_row(x, i, fetch(w, w->S, i, 0), place(w, w->P, i, 1));
         keep(w, w->P, i, 1);
     }
     for (int64_t i = 0; i < x->n_query; i++)
         dense_output_row(x, i, fetch(w, w->P, i, 0));
-    TELL(x, "output", 0, 0, MATRIX("O", x->O, x->n_query, x->dv),
-         MATRIX("LSE", x->lse, x->n_query, 1));
+    TRACE(x, "output", 0, 0, MATRIX("O", x->O, x->n_query, x->dv),
+          MATRIX("LSE", x->lse, x->n_query, 1));
 }
 
 /* ---- backward ------------------------------------------------------------------------------ *
@@ -152,7 +152,7 @@ static void dense_dscore_row(const struct attn_head *x, int64_t i, const real *P
         real dP = dot(row(x->dO, i), row(x->V, j), x->dv);
         dS[j] = P[j] * (dP - D);
         dbias_add(x, i, j, dS[j]);
-        TELL(x, "dscore", i, j, NUMBER("P", P[j]), NUMBER("dP", dP), NUMBER("dS", dS[j]));
+        TRACE(x, "dscore", i, j, NUMBER("P", P[j]), NUMBER("dP", dP), NUMBER("dS", dS[j]));
     }
 }
 
@@ -173,8 +173,8 @@ static void dense_dquery_row(const struct attn_head *x, int64_t i, const real *d
         if (dX[j] == 0)
             continue;
         axpy(dX[j], row(x->K, j), dQ, x->d);
-        TELL(x, "dquery", i, j, NUMBER("dX", dX[j]), ROW("k_j", row(x->K, j), x->d),
-             ROW("dQ_i", dQ, x->d));
+        TRACE(x, "dquery", i, j, NUMBER("dX", dX[j]), ROW("k_j", row(x->K, j), x->d),
+              ROW("dQ_i", dQ, x->d));
     }
 }
 
@@ -190,9 +190,9 @@ static void dense_dkey_row(const struct attn_head *x, int64_t j, const struct at
         if (P == 0)
             continue; /* and so is dX: hidden */
         axpy(P, row(x->dO, i), row(x->dV, j), x->dv);
-        TELL(x, "dkey", i, j, NUMBER("dX", dX), ROW("q_i", row(x->Q, i), x->d),
-             ROW("dK_j", row(x->dK, j), x->d), NUMBER("P", P), ROW("dO_i", row(x->dO, i), x->dv),
-             ROW("dV_j", row(x->dV, j), x->dv));
+        TRACE(x, "dkey", i, j, NUMBER("dX", dX), ROW("q_i", row(x->Q, i), x->d),
+              ROW("dK_j", row(x->dK, j), x->d), NUMBER("P", P), ROW("dO_i", row(x->dO, i), x->dv),
+              ROW("dV_j", row(x->dV, j), x->dv));
     }
 }
 

@@ -210,7 +210,7 @@ struct attn_impl {
 
     const struct attn_scheme *scheme; /* of ranks: optimized/parallel/scheme.h; NULL: none */
 
-    int tells; /* it tells a listener its steps (ref/listen.h) */
+    int traces; /* its steps, to a tracer (ref/trace.h) */
 
     int flops_by_pairs; /* of a mask its price reads the number of visible pairs alone, and flops
                            are in proportion to it */

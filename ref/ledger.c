@@ -22,7 +22,7 @@ void attn_ledger_init(struct attn_ledger *ledger, struct attn_ledger *parent)
     ledger->limit = -1;
     if (parent != NULL) {
         ledger->poison = parent->poison;
-        ledger->listener = parent->listener;
+        ledger->tracer = parent->tracer;
     }
 }
 
@@ -74,10 +74,10 @@ static void add_total(struct attn_ledger *ledger, int64_t bytes)
     }
 }
 
-static void tell(const struct attn_ledger *ledger, const char *name, int64_t bytes)
+static void trace_block(const struct attn_ledger *ledger, const char *name, int64_t bytes)
 {
-    if (ledger->listener != NULL)
-        ledger->listener->hear(ledger->listener->arg, ledger, name, bytes);
+    if (ledger->tracer != NULL)
+        ledger->tracer->on_block(ledger->tracer->arg, ledger, name, bytes);
 }
 
 static int find_account(struct attn_ledger *ledger, const char *name)
@@ -192,7 +192,7 @@ void *attn_ledger_take(struct attn_ledger *ledger, const char *name, int64_t cou
     add_total(ledger, bytes);
     if (ledger->peak > own_peak)
         remember_peak(ledger);
-    tell(ledger, name, bytes);
+    trace_block(ledger, name, bytes);
     return block.data;
 }
 
@@ -212,7 +212,7 @@ static void drop(struct attn_ledger *ledger, int b)
         ledger->damaged++;
     ledger->account[block.account].bytes -= (int64_t)block.bytes;
     add_total(ledger, -(int64_t)block.bytes);
-    tell(ledger, ledger->account[block.account].name, -(int64_t)block.bytes);
+    trace_block(ledger, ledger->account[block.account].name, -(int64_t)block.bytes);
     if (ledger->keeps && reserve(&ledger->kept))
         ledger->kept.at[ledger->kept.n++] = block;
     else
@@ -241,7 +241,7 @@ enum attn_status attn_ledger_count(struct attn_ledger *ledger, const char *name,
     atomic_fetch_add(&ledger->now, bytes);
     if (ledger->now > ledger->peak)
         attn_ledger_restart(ledger);
-    tell(ledger, name, bytes);
+    trace_block(ledger, name, bytes);
     return ATTN_OK;
 }
 
@@ -252,7 +252,7 @@ void attn_ledger_uncount(struct attn_ledger *ledger, const char *name, int64_t b
         return;
     ledger->account[account].bytes -= bytes;
     atomic_fetch_sub(&ledger->now, bytes);
-    tell(ledger, name, -bytes);
+    trace_block(ledger, name, -bytes);
 }
 
 int64_t attn_account_bytes(const struct attn_account *account, int n, const char *name)

@@ -49,15 +49,15 @@ struct attn_ledger;
 
 /* Called after a buffer was taken or counted, bytes > 0, or given back, bytes < 0; ledger->now is
  * what is live then.  Several ledgers may call it at once, each in its own thread. */
-struct attn_ledger_listener {
-    void (*hear)(void *arg, const struct attn_ledger *ledger, const char *name, int64_t bytes);
+struct attn_ledger_tracer {
+    void (*on_block)(void *arg, const struct attn_ledger *ledger, const char *name, int64_t bytes);
     void *arg;
 };
 
 struct attn_ledger {
     struct attn_ledger *parent;
-    const struct attn_ledger_listener *listener; /* NULL: none; children have their parent's */
-    int owner; /* for the listener: 0 a process; 1 + r rank r; -1 what is in no price */
+    const struct attn_ledger_tracer *tracer; /* NULL: none; children have their parent's */
+    int owner; /* for the tracer: 0 a process; 1 + r rank r; -1 what is in no price */
     attn_atomic_int64 now, peak; /* bytes, including those of children */
     int n_accounts, n_at_peak;
     struct attn_account account[ATTN_MAX_ACCOUNTS]; /* live bytes by name             */

@@ -16,9 +16,9 @@ struct attn_rank_part {
     const struct attn_problem *whole;
     struct attn_transport *transport; /* its rank, and how many there are */
     struct attn_error *error;
-    const struct attn_listener *listener; /* NULL: none */
-    int64_t n_query, n_key;               /* tokens of a rank: Lq / R and Lk / R */
-    int64_t size;                         /* bytes of a number */
+    const struct attn_tracer *tracer; /* NULL: none */
+    int64_t n_query, n_key;           /* tokens of a rank: Lq / R and Lk / R */
+    int64_t size;                     /* bytes of a number */
 
     /* Its part of each tensor, contiguous: q o do dq [B,H,n_query,width], k v dk dv
      * [B,G,n_key,width], lse [B,H,n_query].  mine[ATTN_TAG_DELTA] is dLSE here, NULL where none is

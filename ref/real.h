@@ -11,7 +11,7 @@
 #include <tgmath.h>
 
 #include "ref/problem.h"
-#include "ref/tell.h"
+#include "ref/trace_step.h"
 
 #ifdef ATTN_REAL_F64
 typedef double real;
@@ -82,7 +82,7 @@ static inline real score(const struct attn_head *x, int64_t i, int64_t j, real q
 {
     const struct attn_problem *p = x->problem;
     real s = (real)p->scale * qk, ds = (real)p->scale;
-    TELL(x, "product", i, j, NUMBER("X", qk));
+    TRACE(x, "product", i, j, NUMBER("X", qk));
     if (p->softcap > 0) {
         real t = tanh(s / (real)p->softcap);
         s = (real)p->softcap * t;
@@ -101,8 +101,8 @@ static inline real delta(const struct attn_head *x, int64_t i)
 {
     real D = dot(row(x->dO, i), row(x->O, i), x->dv);
     D = x->dlse.data != NULL ? D - *row(x->dlse, i) : D;
-    TELL(x, "delta", i, 0, ROW("dO", row(x->dO, i), x->dv), ROW("O", row(x->O, i), x->dv),
-         NUMBER("D", D));
+    TRACE(x, "delta", i, 0, ROW("dO", row(x->dO, i), x->dv), ROW("O", row(x->O, i), x->dv),
+          NUMBER("D", D));
     return D;
 }
 
@@ -124,7 +124,7 @@ static inline void dsink_add(const struct attn_head *x, int64_t i, real D, int s
         D = -*row(x->dlse, i);
     real P = exp(sink(x) - *row(x->lse, i));
     *x->dsink -= (double)(P * D);
-    TELL(x, "dsink", i, 0, NUMBER("z", sink(x)), NUMBER("P", P), NUMBER("D", D));
+    TRACE(x, "dsink", i, 0, NUMBER("z", sink(x)), NUMBER("P", P), NUMBER("D", D));
 }
 
 /* Forward was S_ij = ... + bias_ij: dbias_ij += dS_ij, where that is asked for. */

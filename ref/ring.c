@@ -134,9 +134,9 @@ static struct attn_head ring_head(const struct attn_rank_part *x, const struct a
                              .lse = attn_rank_head(x, x->mine[ATTN_TAG_LSE], p->heads, b, h, n, 1),
                              .K = attn_rank_head(x, keys.k, p->kv_heads, b, g, x->n_key, d),
                              .V = attn_rank_head(x, keys.v, p->kv_heads, b, g, x->n_key, dv)};
-    head.listener = x->listener, head.rank = x->transport->rank, head.hop = s;
-    TELL(&head, "ring.block", 0, 0, MATRIX("K_J", head.K, x->n_key, d),
-         MATRIX("V_J", head.V, x->n_key, dv));
+    head.tracer = x->tracer, head.rank = x->transport->rank, head.hop = s;
+    TRACE(&head, "ring.block", 0, 0, MATRIX("K_J", head.K, x->n_key, d),
+          MATRIX("V_J", head.V, x->n_key, dv));
     return head;
 }
 
@@ -145,8 +145,8 @@ static void ring_merge_row(const struct attn_head *x, int64_t i, real *O, real *
 {
     real w[2], *O_J = row(x->O, i), lse_J = *row(x->lse, i);
     REAL_NAME(merge_by)(O, lse, O_J, lse_J, x->dv, w);
-    TELL(x, "ring.merge", i, 0, ROW("O_J", O_J, x->dv), NUMBER("LSE_J", lse_J),
-         ROW("alpha alpha_J", w, 2), ROW("O", O, x->dv), ROW("LSE", lse, 1));
+    TRACE(x, "ring.merge", i, 0, ROW("O_J", O_J, x->dv), NUMBER("LSE_J", lse_J),
+          ROW("alpha alpha_J", w, 2), ROW("O", O, x->dv), ROW("LSE", lse, 1));
 }
 
 static void ring_attend(const struct attn_rank_part *x, int s, struct ring_pair keys)
@@ -223,9 +223,9 @@ static void ring_differentiate(const struct attn_rank_part *x, int s, struct rin
             tiled_backward(&head, &x->tile); /* writes dQ of this block, adds to dK_J and dV_J */
             for (int64_t i = 0; i < n; i++)
                 axpy(1, row(head.dQ, i), row(dQ, i), p->d_key);
-            TELL(&head, "ring.sums", 0, 0, MATRIX("dK_J", head.dK, x->n_key, head.d),
-                 MATRIX("dV_J", head.dV, x->n_key, head.dv));
-            TELL(&head, "ring.dquery", 0, 0, MATRIX("dQ", dQ, n, head.d));
+            TRACE(&head, "ring.sums", 0, 0, MATRIX("dK_J", head.dK, x->n_key, head.d),
+                  MATRIX("dV_J", head.dV, x->n_key, head.dv));
+            TRACE(&head, "ring.dquery", 0, 0, MATRIX("dQ", dQ, n, head.d));
         }
 }
 

@@ -296,7 +296,7 @@ static enum attn_status run(const struct family *family, struct attn_ctx *ctx,
     if (status != ATTN_OK)
         return status;
     lay_out(x, family, t, back);
-    x->head.listener = ctx->listener;
+    x->head.tracer = ctx->tracer;
     status = attn_buffers_take(x->buffer, x->n_buffers, ctx->ledger, ctx->error);
     for (int n = 0; n < x->n_buffers; n++)
         x->rows[n]->data = x->buffer[n].data;
@@ -471,7 +471,7 @@ const struct attn_impl attn_impl_dense = {
     .backward = dense_backward,
     .precision = dense_precision,
     .sinks = ATTN_SINKS_IN_SUM,
-    .tells = 1,
+    .traces = 1,
 };
 
 /* ---- csr-textbook -------------------------------------------------------------------------- */
@@ -531,7 +531,7 @@ const struct attn_impl attn_impl_csr_textbook = {
     .forward = csr_forward,
     .backward = csr_backward,
     .sinks = ATTN_SINKS_IN_SUM,
-    .tells = 1,
+    .traces = 1,
 };
 
 /* ---- tiled-textbook ------------------------------------------------------------------------ */
@@ -594,5 +594,5 @@ const struct attn_impl attn_impl_tiled_textbook = {
     .backward = tiled_backward,
     .sinks = ATTN_SINKS_IN_SUM,
     .flops_by_pairs = 1,
-    .tells = 1,
+    .traces = 1,
 };

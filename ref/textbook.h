@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "ref/impl.h"
-#include "ref/listen.h"
 #include "ref/mask/pattern.h"
+#include "ref/trace.h"
 
 /* A matrix.  Row i begins at element i * ld of data; the elements of a row are adjacent.  They are
  * float or double, as the arithmetic is (`real` in ref/real.h). */
@@ -25,17 +25,17 @@ struct attn_head {
     const struct attn_problem *problem;
     int64_t b, h; /* its indices: masks and biases ask for them */
     int64_t n_query, n_key, d, dv;
-    struct attn_matrix Q, K, V;    /* [Lq,d] [Lk,d] [Lk,dv]                                   */
-    struct attn_matrix O, lse;     /* [Lq,dv] [Lq]: forward writes them, backward reads them  */
-    struct attn_matrix dO, dlse;   /* [Lq,dv] [Lq]; dlse.data is NULL where there is none     */
-    struct attn_matrix dQ;         /* [Lq,d], to be written                                   */
-    struct attn_matrix dK, dV;     /* [Lk,d] [Lk,dv], to be added to: the query heads that
+    struct attn_matrix Q, K, V;       /* [Lq,d] [Lk,d] [Lk,dv]                                   */
+    struct attn_matrix O, lse;        /* [Lq,dv] [Lq]: forward writes them, backward reads them  */
+    struct attn_matrix dO, dlse;      /* [Lq,dv] [Lq]; dlse.data is NULL where there is none     */
+    struct attn_matrix dQ;            /* [Lq,d], to be written                                   */
+    struct attn_matrix dK, dV;        /* [Lk,d] [Lk,dv], to be added to: the query heads that
                                       share a kv head add up                                  */
-    const struct attn_view *dbias; /* to be added to; NULL: not asked for                     */
-    const double *sink;            /* z, NULL: none */
-    double *dsink;                 /* to be added to; NULL: not asked for */
-    const struct attn_listener *listener; /* NULL: none */
-    int rank, hop;                        /* of ring and Ulysses, for the listener */
+    const struct attn_view *dbias;    /* to be added to; NULL: not asked for                     */
+    const double *sink;               /* z, NULL: none */
+    double *dsink;                    /* to be added to; NULL: not asked for */
+    const struct attn_tracer *tracer; /* NULL: none */
+    int rank, hop;                    /* of ring and Ulysses, for the tracer */
 };
 
 /* A mask as a framework stores it: one cell for each pair, of one of several types. */

@@ -37,7 +37,7 @@ static void tiled_scores(const struct attn_head *x, const struct attn_tiled_buff
                 S[j - j0] = score(x, i, j, qk, slope != NULL ? &slope[j - j0] : NULL);
             }
     }
-    TELL(x, "tile.scores", i0, j0, MATRIX("S", t->S, at.i1 - i0, j1 - j0));
+    TRACE(x, "tile.scores", i0, j0, MATRIX("S", t->S, at.i1 - i0, j1 - j0));
 }
 
 /* ---- forward: algorithm 1 ------------------------------------------------------------------ *
@@ -63,8 +63,8 @@ void tiled_forward(const struct attn_head *x, const struct attn_tiled_buffers *t
             *row(t->m, r) = sink(x); /* -inf without one.  A sink is a key that was seen before, */
             *row(t->l, r) = sink(x) == MINUS_INF ? 0 : 1; /* of value 0: l = exp(z - m)          */
         }
-        TELL(x, "tile.begin", i0, 0, MATRIX("m", t->m, i1 - i0, 1), MATRIX("l", t->l, i1 - i0, 1),
-             MATRIX("o", t->O, i1 - i0, x->dv));
+        TRACE(x, "tile.begin", i0, 0, MATRIX("m", t->m, i1 - i0, 1), MATRIX("l", t->l, i1 - i0, 1),
+              MATRIX("o", t->O, i1 - i0, x->dv));
         for (int64_t j0 = 0; j0 < x->n_key; j0 += t->bc) {
             int64_t j1 = least(j0 + t->bc, x->n_key), n = j1 - j0;
             const struct attn_tile_at at = {x->b, x->h, i0, i1, j0, j1};
@@ -72,8 +72,8 @@ void tiled_forward(const struct attn_head *x, const struct attn_tiled_buffers *t
                 continue; /* nothing is read, nothing computed */
             tiled_load(x->K, j0, j1, x->d, t->K);
             tiled_load(x->V, j0, j1, x->dv, t->V);
-            TELL(x, "tile.load", i0, j0, MATRIX("K_J", t->K, n, x->d),
-                 MATRIX("V_J", t->V, n, x->dv));
+            TRACE(x, "tile.load", i0, j0, MATRIX("K_J", t->K, n, x->d),
+                  MATRIX("V_J", t->V, n, x->dv));
             tiled_scores(x, t, at);
             for (int64_t r = 0; r < i1 - i0; r++) {
                 const real *S = row(t->S, r);
@@ -92,11 +92,11 @@ void tiled_forward(const struct attn_head *x, const struct attn_tiled_buffers *t
                     real P = exp(S[j] - m_new);
                     l_tile += P;
                     axpy(P, row(t->V, j), O, x->dv);
-                    TELL(x, "tile.weight", i0 + r, j0 + j, NUMBER("exp(S-m')", P));
+                    TRACE(x, "tile.weight", i0 + r, j0 + j, NUMBER("exp(S-m')", P));
                 }
                 *l = alpha * *l + l_tile;
-                TELL(x, "tile.update", i0 + r, j0, NUMBER("m", *m), NUMBER("m'", m_new),
-                     NUMBER("exp(m-m')", alpha), NUMBER("l'", *l), ROW("o'", O, x->dv));
+                TRACE(x, "tile.update", i0 + r, j0, NUMBER("m", *m), NUMBER("m'", m_new),
+                      NUMBER("exp(m-m')", alpha), NUMBER("l'", *l), ROW("o'", O, x->dv));
                 *m = m_new;
             }
         }
@@ -107,8 +107,8 @@ void tiled_forward(const struct attn_head *x, const struct attn_tiled_buffers *t
                 row(x->O, i0 + r)[c] = seen ? 1 / l * row(t->O, r)[c] : 0;
             *row(x->lse, i0 + r) = seen ? m + log(l) : MINUS_INF;
         }
-        TELL(x, "tile.finish", i0, 0, ROWS("O", x->O, i0, i1, x->dv),
-             ROWS("LSE", x->lse, i0, i1, 1));
+        TRACE(x, "tile.finish", i0, 0, ROWS("O", x->O, i0, i1, x->dv),
+              ROWS("LSE", x->lse, i0, i1, 1));
     }
 }
 
@@ -145,12 +145,12 @@ static void tiled_gradient_row(const struct attn_head *x, const struct attn_tile
         real dX = dS * slope[j];                     /* forward was S_ij = score(X_ij),      */
         axpy(dX, row(t->K, j), row(x->dQ, i), x->d); /*             X_ij = q_i . k_j         */
         axpy(dX, q, row(t->dK, j), x->d);
-        TELL(x, "dscore", i, j0 + j, NUMBER("P", P), NUMBER("dP", dP), NUMBER("dS", dS));
-        TELL(x, "dquery", i, j0 + j, NUMBER("dX", dX), ROW("k_j", row(t->K, j), x->d),
-             ROW("dQ_i", row(x->dQ, i), x->d));
-        TELL(x, "dkey", i, j0 + j, NUMBER("dX", dX), ROW("q_i", q, x->d),
-             ROW("dK_j", row(t->dK, j), x->d), NUMBER("P", P), ROW("dO_i", dO, x->dv),
-             ROW("dV_j", row(t->dV, j), x->dv));
+        TRACE(x, "dscore", i, j0 + j, NUMBER("P", P), NUMBER("dP", dP), NUMBER("dS", dS));
+        TRACE(x, "dquery", i, j0 + j, NUMBER("dX", dX), ROW("k_j", row(t->K, j), x->d),
+              ROW("dQ_i", row(x->dQ, i), x->d));
+        TRACE(x, "dkey", i, j0 + j, NUMBER("dX", dX), ROW("q_i", q, x->d),
+              ROW("dK_j", row(t->dK, j), x->d), NUMBER("P", P), ROW("dO_i", dO, x->dv),
+              ROW("dV_j", row(t->dV, j), x->dv));
     }
 }
 
@@ -194,14 +194,14 @@ void tiled_backward(const struct attn_head *x, const struct attn_tiled_buffers *
                 continue;
             tiled_load(x->Q, i0, i1, x->d, t->Q);
             tiled_load(x->dO, i0, i1, x->dv, t->dO);
-            TELL(x, "tile.again", i0, j0, MATRIX("Q_I", t->Q, i1 - i0, x->d),
-                 MATRIX("dO_I", t->dO, i1 - i0, x->dv));
+            TRACE(x, "tile.again", i0, j0, MATRIX("Q_I", t->Q, i1 - i0, x->d),
+                  MATRIX("dO_I", t->dO, i1 - i0, x->dv));
             tiled_scores(x, t, at);
             for (int64_t r = 0; r < i1 - i0; r++)
                 tiled_gradient_row(x, t, r, i0 + r, j0, j1 - j0);
         }
         tiled_add_keys(x, t, j0, j1);
-        TELL(x, "tile.keys", 0, j0, ROWS("dK", x->dK, j0, j1, x->d),
-             ROWS("dV", x->dV, j0, j1, x->dv));
+        TRACE(x, "tile.keys", 0, j0, ROWS("dK", x->dK, j0, j1, x->d),
+              ROWS("dV", x->dV, j0, j1, x->dv));
     }
 }

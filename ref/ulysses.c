@@ -134,7 +134,7 @@ static struct attn_head ulysses_head(const struct attn_rank_part *x, const struc
                                      int64_t b, int64_t h)
 {
     struct attn_head head = {.problem = p,
-                             .listener = x->listener,
+                             .tracer = x->tracer,
                              .rank = x->transport->rank,
                              .hop = 1,
                              .b = b,
@@ -147,9 +147,9 @@ static struct attn_head ulysses_head(const struct attn_rank_part *x, const struc
     head.K = ulysses_matrix(x, &head, ATTN_TAG_K);
     head.V = ulysses_matrix(x, &head, ATTN_TAG_V);
     head.lse = ulysses_matrix(x, &head, ATTN_TAG_LSE);
-    TELL(&head, "ulysses.queries", 0, 0, MATRIX("Q", head.Q, head.n_query, head.d));
-    TELL(&head, "ulysses.keys", 0, 0, MATRIX("K", head.K, head.n_key, head.d),
-         MATRIX("V", head.V, head.n_key, head.dv));
+    TRACE(&head, "ulysses.queries", 0, 0, MATRIX("Q", head.Q, head.n_query, head.d));
+    TRACE(&head, "ulysses.keys", 0, 0, MATRIX("K", head.K, head.n_key, head.d),
+          MATRIX("V", head.V, head.n_key, head.dv));
     return head;
 }
 
@@ -173,8 +173,8 @@ enum attn_status ulysses_forward(const struct attn_rank_part *x)
             head.sink = heads.sink.given ? &z : NULL;
             head.O = ulysses_matrix(x, &head, ATTN_TAG_O);
             tiled_forward(&head, &x->tile);
-            TELL(&head, "ulysses.output", 0, 0, MATRIX("O", head.O, head.n_query, head.dv),
-                 MATRIX("LSE", head.lse, head.n_query, 1));
+            TRACE(&head, "ulysses.output", 0, 0, MATRIX("O", head.O, head.n_query, head.dv),
+                  MATRIX("LSE", head.lse, head.n_query, 1));
         }
     return status == ATTN_OK ? ulysses_move(x, back, 2, 0) : status;
 }
@@ -230,13 +230,13 @@ enum attn_status ulysses_backward(const struct attn_rank_part *x)
                 set_zero(row(head.dK, j), heads.d_key);
                 set_zero(row(head.dV, j), heads.d_value);
             }
-            TELL(&head, "ulysses.rows", 0, 0, MATRIX("dO", head.dO, head.n_query, head.dv),
-                 MATRIX("LSE", head.lse, head.n_query, 1),
-                 MATRIX("-D", head.dlse, head.n_query, 1));
+            TRACE(&head, "ulysses.rows", 0, 0, MATRIX("dO", head.dO, head.n_query, head.dv),
+                  MATRIX("LSE", head.lse, head.n_query, 1),
+                  MATRIX("-D", head.dlse, head.n_query, 1));
             tiled_backward(&head, &x->tile);
-            TELL(&head, "ulysses.dquery", 0, 0, MATRIX("dQ", head.dQ, head.n_query, head.d));
-            TELL(&head, "ulysses.dkey", 0, 0, MATRIX("dK", head.dK, head.n_key, head.d),
-                 MATRIX("dV", head.dV, head.n_key, head.dv));
+            TRACE(&head, "ulysses.dquery", 0, 0, MATRIX("dQ", head.dQ, head.n_query, head.d));
+            TRACE(&head, "ulysses.dkey", 0, 0, MATRIX("dK", head.dK, head.n_key, head.d),
+                  MATRIX("dV", head.dV, head.n_key, head.dv));
         }
     return status == ATTN_OK ? ulysses_move(x, back, 3, 0) : status;
 }

@@ -161,7 +161,7 @@ static enum attn_status run_rank(void *arg, struct attn_rank *rank)
     struct workspace m = {.part = &part};
     const struct attn_layout home = attn_layout_of_tokens(x->p, rank->options);
     part.error = rank->error;
-    part.listener = x->ctx->listener;
+    part.tracer = x->ctx->tracer;
     struct attn_view mine[ATTN_TAG_KINDS] = {0};
     for (int kind = 0; kind < TENSORS; kind++)
         if (x->tensor[kind].role != ATTN_ABSENT)
@@ -371,7 +371,7 @@ static const struct textbook ulysses = {
                                              .forward = forward,            \
                                              .backward = backward,          \
                                              .sinks = ATTN_SINKS_BY_RANKS,  \
-                                             .tells = 1};
+                                             .traces = 1};
 
 ATTN_TEXTBOOK(ring_textbook, "ring-textbook", ATTN_CAP_GQA,
               "keys of every rank travel past its queries, hop by hop: one rank's code, to be read")

@@ -168,42 +168,9 @@ TEST_EACH(price_is_count_for_512_ranks, 2)
 
 /* ---- the file -------------------------------------------------------------------------------- */
 
-static const char *const real = "tests/data/gpt-causal.safetensors"; /* h2 q512 d64, causal */
-
-/* run and price write the same file, and its sums are the price. */
-TEST_EACH(files_say_the_same, 2)
-{
-    static const char *const specs[] = {"ring:ranks=3,order=zigzag", "ulysses:ranks=3"};
-    struct attn_spec spec = spec_of(specs[_i]);
-    struct attn_setup setup;
-    struct logged_rank sent[2][8] = {0};
-    int ranks = attn_ranks(spec.impl, &spec.options);
-    scratch_expect(0, " ok ", "run %s --input %s --compare --log %s", specs[_i], real,
-                   scratch_path("run.jsonl"));
-    scratch_expect(0, "sends",
-                   "price %s --length 512 --heads 2 --mask 'causal(br)' --pass both --log %s",
-                   specs[_i], scratch_path("price.jsonl"));
-    char *of_run = log_text(scratch_path("run.jsonl"));
-    char *of_price = log_text(scratch_path("price.jsonl"));
-    ck_assert_str_eq(of_run, of_price);
-    log_sum(of_run, ranks, "f32", sent);
-    setup_of("b1h2g2q512k512d64v64:causal(br):f32:normal:s1", &setup);
-    for (int pass = 0; pass < 2; pass++)
-        for (int r = 0; r < ranks; r++) {
-            struct attn_cost cost = price_of(&spec, &setup.problem, (enum attn_pass)pass, r);
-            ck_assert(cost.messages > 0);
-            ck_assert_int_eq(sent[pass][r].messages, cost.messages);
-            ck_assert_int_eq(sent[pass][r].bytes, cost.bytes_sent);
-        }
-    attn_setup_close(&setup);
-    free(of_run);
-    free(of_price);
-}
-
 TEST(log_refused)
 {
     const char *log = scratch_path("log.jsonl");
-    scratch_expect(2, "tiled is one process", "run tiled --input %s --compare --log %s", real, log);
     scratch_expect(2, "tiled is one process", "price tiled --length 8 --log %s", log);
     scratch_expect(2, "of one SPEC in one shape", "price ring ulysses --length 8 --log %s", log);
     scratch_expect(2, "of one SPEC in one shape", "price ring --length 8,16 --log %s", log);

@@ -244,13 +244,10 @@ TEST(makefile)
 }
 
 /* A full disk is reported, not ignored, by each command that prints. */
-#define TENSORS "tests/data/gpt-causal.safetensors"
 static const char *const prints[] = {"list cases",
                                      "check dense --case ties",
                                      "check dense --case ties --format junit",
                                      "vectors $folder/v --case ties",
-                                     "run dense --input " TENSORS " --compare",
-                                     "compare " TENSORS " " TENSORS,
                                      "price dense --length 8 --format json",
                                      "measure dense --length 8 --dry-run",
                                      "measure --from $folder/r.jsonl --csv -",

@@ -7,7 +7,7 @@
 #include "experiments/cli/cli.h"
 #include "ref/impl.h"
 
-static void hear(void *arg, const struct attn_ledger *ledger, const char *name, int64_t bytes)
+static void on_block(void *arg, const struct attn_ledger *ledger, const char *name, int64_t bytes)
 {
     struct attn_events *events = arg;
     int rank = events->has_ranks ? ledger->owner - 1 : ledger->owner;
@@ -27,7 +27,7 @@ static void hear(void *arg, const struct attn_ledger *ledger, const char *name, 
 
 void attn_events_open(struct attn_events *events, int has_ranks)
 {
-    *events = (struct attn_events){.listener = {hear, events}, .has_ranks = has_ranks};
+    *events = (struct attn_events){.tracer = {on_block, events}, .has_ranks = has_ranks};
     pthread_mutex_init(&events->lock, NULL);
 }
 

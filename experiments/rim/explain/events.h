@@ -17,9 +17,9 @@ struct attn_event {
 };
 
 struct attn_events {
-    struct attn_ledger_listener listener; /* give it to a ledger; it points to this struct */
-    int has_ranks;                        /* each has its own price; else the process has one */
-    enum attn_pass pass;                  /* of the call that comes next */
+    struct attn_ledger_tracer tracer; /* give it to a ledger; it points to this struct */
+    int has_ranks;                    /* each has its own price; else the process has one */
+    enum attn_pass pass;              /* of the call that comes next */
     int64_t n, capacity;
     struct attn_event *event;
     pthread_mutex_t lock;

@@ -18,13 +18,13 @@ enum { TOKENS = 16, FEATURES = 8, HEADS = 8, TOKENS_OF_MEMORY = 4096, EVENTS = 1
 static enum attn_status check_tells(const struct attn_explain *x, struct attn_error *err)
 {
     char who[256] = "";
-    if (x->memory || x->spec->impl->tells)
+    if (x->memory || x->spec->impl->traces)
         return ATTN_OK;
     for (int n = 0; n < attn_impl_count(); n++)
-        if (attn_impl_at(n)->tells)
+        if (attn_impl_at(n)->traces)
             attn_append(who, sizeof who, "%s%s", who[0] != '\0' ? ", " : "", attn_impl_at(n)->name);
     return attn_fail(err, ATTN_ENOTSUP,
-                     "%s tells no steps: %s do; --memory explains the buffers of every SPEC",
+                     "%s traces no steps: %s do; --memory explains the buffers of every SPEC",
                      x->spec->impl->name, who);
 }
 
@@ -81,13 +81,13 @@ static void add(struct tensors *t, const char *name, struct attn_cview view, int
 
 /* Before or after a call: each head of each rank, its queries and then its keys.  Ranks have equal
  * runs of tokens (ref/rank_part.h). */
-static void tell(struct attn_heard *heard, const struct attn_explain *x, const char *const step[2],
-                 int hop, const struct tensors t[2])
+static void add_heads(struct attn_trace *trace, const struct attn_explain *x,
+                      const char *const step[2], int hop, const struct tensors t[2])
 {
     const struct attn_problem *p = x->problem;
     const int64_t heads[2] = {p->heads, p->kv_heads}, tokens[2] = {p->n_query, p->n_key};
     int ranks = attn_ranks(x->spec->impl, &x->spec->options);
-    struct attn_told at = {.hop = hop};
+    struct attn_trace_step at = {.hop = hop};
     for (at.rank = 0; at.rank < ranks; at.rank++)
         for (at.batch = 0; at.batch < p->batch; at.batch++)
             for (at.head = 0; at.head < p->heads; at.head++)
@@ -96,11 +96,11 @@ static void tell(struct attn_heard *heard, const struct attn_explain *x, const c
                     at.step = step[k];
                     at.query = at.rank * rows;
                     if (t[k].n > 0 && at.head < heads[k])
-                        attn_heard_tell(heard, &at, rows, t[k].name, t[k].view, t[k].width, t[k].n);
+                        attn_trace_add(trace, &at, rows, t[k].name, t[k].view, t[k].width, t[k].n);
                 }
 }
 
-static void tell_given(struct attn_heard *heard, const struct attn_explain *x, enum attn_pass pass)
+static void add_given(struct attn_trace *trace, const struct attn_explain *x, enum attn_pass pass)
 {
     const char *const step[2] = {pass == ATTN_FORWARD ? "given.queries" : "given.stored",
                                  "given.keys"};
@@ -116,10 +116,10 @@ static void tell_given(struct attn_heard *heard, const struct attn_explain *x, e
         add(&t[0], "O", x->backward.o, p->d_value);
         add(&t[0], "LSE", x->backward.lse, 1);
     }
-    tell(heard, x, step, 0, t);
+    add_heads(trace, x, step, 0, t);
 }
 
-static void tell_result(struct attn_heard *heard, const struct attn_explain *x, enum attn_pass pass)
+static void add_result(struct attn_trace *trace, const struct attn_explain *x, enum attn_pass pass)
 {
     static const char *const step[2] = {"result.queries", "result.keys"};
     const struct attn_problem *p = x->problem;
@@ -132,7 +132,7 @@ static void tell_result(struct attn_heard *heard, const struct attn_explain *x, 
         add(&t[1], "dK", attn_view_const(&x->backward.dk), p->d_key);
         add(&t[1], "dV", attn_view_const(&x->backward.dv), p->d_value);
     }
-    tell(heard, x, step, attn_ranks(x->spec->impl, &x->spec->options), t);
+    add_heads(trace, x, step, attn_ranks(x->spec->impl, &x->spec->options), t);
 }
 
 /* ---- the bits -------------------------------------------------------------------------------- */
@@ -173,9 +173,9 @@ static void bits_line(const struct attn_explain *x, enum attn_pass pass, char te
                                                 out[o].width));
 }
 
-/* ---- a call, heard --------------------------------------------------------------------------- */
+/* ---- a call, traced -------------------------------------------------------------------------- */
 
-static enum attn_status call(const struct attn_explain *x, struct attn_heard *heard,
+static enum attn_status call(const struct attn_explain *x, struct attn_trace *trace,
                              struct attn_events *events, struct attn_error *err)
 {
     struct attn_ledger *ledger = attn_cli_need(malloc(sizeof *ledger));
@@ -183,22 +183,22 @@ static enum attn_status call(const struct attn_explain *x, struct attn_heard *he
     struct attn_ctx ctx = {.ledger = ledger,
                            .options = &x->spec->options,
                            .error = err,
-                           .listener = x->memory ? NULL : &heard->listener,
+                           .tracer = x->memory ? NULL : &trace->tracer,
                            .saved = x->last == ATTN_BACKWARD ? &saved : NULL};
     enum attn_status status = ATTN_OK;
     attn_ledger_init(ledger, NULL);
-    ledger->listener = &events->listener;
+    ledger->tracer = &events->tracer;
     for (int pass = ATTN_FORWARD; pass <= (int)x->last && status == ATTN_OK; pass++) {
-        heard->pass = events->pass = (enum attn_pass)pass;
+        trace->pass = events->pass = (enum attn_pass)pass;
         if (!x->memory)
-            tell_given(heard, x, heard->pass);
+            add_given(trace, x, trace->pass);
         status = pass == ATTN_FORWARD
                      ? attn_run_forward(x->spec->impl, &ctx, x->problem, &x->forward)
                      : attn_run_backward(x->spec->impl, &ctx, x->problem, &x->backward);
         if (status == ATTN_OK && !x->memory)
-            tell_result(heard, x, heard->pass);
+            add_result(trace, x, trace->pass);
     }
-    ledger->listener = NULL; /* what was saved is the caller's to give back */
+    ledger->tracer = NULL; /* what was saved is the caller's to give back */
     attn_ledger_clear(ledger);
     free(ledger);
     return status;
@@ -217,9 +217,9 @@ static enum attn_status check_events(const struct attn_events *events, struct at
 }
 
 static enum attn_status check_only(const struct attn_explain *x, const struct attn_show *show,
-                                   const struct attn_heard *heard, struct attn_error *err)
+                                   const struct attn_trace *trace, struct attn_error *err)
 {
-    if (x->only == NULL || attn_show_steps(show, heard, NULL) > 0)
+    if (x->only == NULL || attn_show_steps(show, trace, NULL) > 0)
         return ATTN_OK;
     return attn_fail(err, ATTN_EINVAL,
                      "--only %s: no step of %s begins so; without it, each table begins with the "
@@ -252,12 +252,12 @@ static void show_buffers(const struct attn_explain *x, enum attn_pass pass,
 }
 
 static enum attn_status show_steps(const struct attn_explain *x, const struct attn_show *show,
-                                   const struct attn_heard *heard, struct attn_handout *handout)
+                                   const struct attn_trace *trace, struct attn_handout *handout)
 {
     char bits[96];
     for (int pass = ATTN_FORWARD; pass <= (int)x->last && x->only == NULL; pass++)
         show_buffers(x, (enum attn_pass)pass, handout);
-    attn_show_steps(show, heard, handout);
+    attn_show_steps(show, trace, handout);
     for (int pass = ATTN_FORWARD; pass <= (int)x->last && x->only == NULL; pass++) {
         bits_line(x, (enum attn_pass)pass, bits);
         attn_handout_words(handout, bits);
@@ -271,27 +271,27 @@ enum attn_status attn_explain_show(const struct attn_explain *x, struct attn_err
                                    .has_heads = x->problem->heads > 1,
                                    .has_batches = x->problem->batch > 1,
                                    .only = x->only};
-    struct attn_heard heard;
+    struct attn_trace trace;
     struct attn_events events;
     struct attn_handout handout;
     enum attn_status status = attn_explain_check(x, x->problem, err);
     if (status != ATTN_OK)
         return status;
-    attn_heard_open(&heard);
+    attn_trace_open(&trace);
     attn_events_open(&events, show.has_ranks);
-    status = call(x, &heard, &events, err);
+    status = call(x, &trace, &events, err);
     if (status == ATTN_OK)
         status = check_events(&events, err);
     if (status == ATTN_OK)
-        status = attn_heard_sort(&heard, show.has_ranks, err);
+        status = attn_trace_sort(&trace, show.has_ranks, err);
     if (status == ATTN_OK)
-        status = check_only(x, &show, &heard, err);
+        status = check_only(x, &show, &trace, err);
     if (status == ATTN_OK) {
         attn_handout_begin(&handout, x->format, x->title);
         status = x->memory ? show_memory(x, &events, &handout, err)
-                           : show_steps(x, &show, &heard, &handout);
+                           : show_steps(x, &show, &trace, &handout);
     }
     attn_events_close(&events);
-    attn_heard_close(&heard);
+    attn_trace_close(&trace);
     return status;
 }

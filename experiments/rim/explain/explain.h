@@ -1,9 +1,9 @@
-/* One small call, explained: its problem from a case or from files, its steps as the textbook tells
- * them (heard.h), its buffers as the ledger has them (events.h), and the bits that it gives. */
+/* One small call, explained: its problem from a case or from files, its steps as the textbook
+ * traces them (trace.h), its buffers as the ledger has them (events.h), and the bits it gives. */
 #ifndef EXPERIMENTS_RIM_EXPLAIN_EXPLAIN_H
 #define EXPERIMENTS_RIM_EXPLAIN_EXPLAIN_H
 
-#include "experiments/problem/file_problem.h"
+#include "experiments/rim/files/file_problem.h"
 #include "experiments/rim/explain/handout.h"
 #include "tests/harness/inputs/setup.h"
 
@@ -19,8 +19,8 @@ struct attn_explain {
     int memory; /* buffers in the place of steps */
 };
 
-/* ENOTSUP where the implementation tells no steps, or a problem of these extents is too large to be
- * read: before its tensors are made. */
+/* ENOTSUP where the implementation traces no steps, or a problem of these extents is too large to
+ * be read: before its tensors are made. */
 enum attn_status attn_explain_check(const struct attn_explain *x,
                                     const struct attn_problem *problem, struct attn_error *err);
 

@@ -9,7 +9,7 @@
 
 /* ---- which ----------------------------------------------------------------------------------- */
 
-static int is_shown(const struct attn_show *show, const struct attn_heard_step *step)
+static int is_shown(const struct attn_show *show, const struct attn_traced_step *step)
 {
     const char *name = step->kind->name, *from = show->only;
     if (from == NULL)
@@ -22,18 +22,18 @@ static int is_shown(const struct attn_show *show, const struct attn_heard_step *
     return 0;
 }
 
-static int same_place(const struct attn_heard_step *a, const struct attn_heard_step *b)
+static int same_place(const struct attn_traced_step *a, const struct attn_traced_step *b)
 {
     return a->pass == b->pass && a->at.hop == b->at.hop && a->at.rank == b->at.rank &&
            a->at.batch == b->at.batch && a->at.head == b->at.head;
 }
 
 /* Where the part of step `first` ends. */
-static int64_t end_of_part(const struct attn_heard *heard, int64_t first)
+static int64_t end_of_part(const struct attn_trace *trace, int64_t first)
 {
     int64_t s = first + 1;
-    while (s < heard->n && same_place(&heard->step[first], &heard->step[s]) &&
-           !(heard->step[s].kind->flags & ATTN_STEP_OPENS))
+    while (s < trace->n && same_place(&trace->step[first], &trace->step[s]) &&
+           !(trace->step[s].kind->flags & ATTN_STEP_OPENS))
         s++;
     return s;
 }
@@ -41,10 +41,11 @@ static int64_t end_of_part(const struct attn_heard *heard, int64_t first)
 /* ---- one table: all steps [first, end) of the kind of the first one -------------------------- */
 
 struct group {
-    const struct attn_heard_step *first, *end;
+    const struct attn_traced_step *first, *end;
 };
 
-static const struct attn_heard_step *next_of(const struct group *g, const struct attn_heard_step *s)
+static const struct attn_traced_step *next_of(const struct group *g,
+                                              const struct attn_traced_step *s)
 {
     do
         s++;
@@ -56,7 +57,7 @@ static const struct attn_heard_step *next_of(const struct group *g, const struct
 static double most_of(const struct group *g, int m)
 {
     double most = 0;
-    for (const struct attn_heard_step *s = g->first; s < g->end; s = next_of(g, s))
+    for (const struct attn_traced_step *s = g->first; s < g->end; s = next_of(g, s))
         for (int64_t e = 0; e < s->matrix[m].rows * s->matrix[m].columns; e++)
             if (isfinite(s->matrix[m].value[e]))
                 most = fmax(most, fabs(s->matrix[m].value[e]));
@@ -64,7 +65,7 @@ static double most_of(const struct group *g, int m)
 }
 
 /* "name[c]" of several columns; a name of several words has one for each. */
-static void head_of(const struct attn_heard_matrix *x, int64_t c, int64_t first, char *head)
+static void head_of(const struct attn_traced_matrix *x, int64_t c, int64_t first, char *head)
 {
     const char *word = x->name;
     for (int64_t n = 0; n < c && strchr(word, ' ') != NULL; n++)
@@ -78,7 +79,7 @@ static void head_of(const struct attn_heard_matrix *x, int64_t c, int64_t first,
 }
 
 /* Labels of row r of what a step shows. */
-static void label(const struct attn_table *t, const struct attn_heard_step *s, int64_t row,
+static void label(const struct attn_table *t, const struct attn_traced_step *s, int64_t row,
                   int64_t r)
 {
     int64_t value[2] = {s->at.query + r, s->at.key + r};
@@ -111,19 +112,19 @@ static void open_table(struct attn_table *t, enum attn_rows_of of, int64_t rows,
 /* Rows below rows. */
 static void stack(const struct group *g, struct attn_table *t)
 {
-    const struct attn_heard_step *first = g->first;
+    const struct attn_traced_step *first = g->first;
     int64_t rows = 0, columns = 0, row = 0;
     for (int m = 0; m < first->n; m++)
         columns += first->matrix[m].columns;
-    for (const struct attn_heard_step *s = first; s < g->end; s = next_of(g, s))
+    for (const struct attn_traced_step *s = first; s < g->end; s = next_of(g, s))
         rows += s->matrix[0].rows;
     open_table(t, first->kind->rows, rows, columns);
-    for (const struct attn_heard_step *s = first; s < g->end; s = next_of(g, s)) {
+    for (const struct attn_traced_step *s = first; s < g->end; s = next_of(g, s)) {
         for (int64_t r = 0; r < s->matrix[0].rows; r++)
             label(t, s, row + r, r);
         int64_t at = t->labels;
         for (int m = 0; m < first->n; at += first->matrix[m++].columns) {
-            const struct attn_heard_matrix *x = &s->matrix[m];
+            const struct attn_traced_matrix *x = &s->matrix[m];
             double most = most_of(g, m);
             t->part[at] = 1;
             for (int64_t c = 0; c < first->matrix[m].columns; c++) {
@@ -142,7 +143,7 @@ static void stack(const struct group *g, struct attn_table *t)
 static void spread(const struct group *g, struct attn_table *t)
 {
     int64_t i[2] = {INT64_MAX, 0}, j[2] = {INT64_MAX, 0};
-    for (const struct attn_heard_step *s = g->first; s < g->end; s = next_of(g, s)) {
+    for (const struct attn_traced_step *s = g->first; s < g->end; s = next_of(g, s)) {
         i[0] = s->at.query < i[0] ? s->at.query : i[0];
         i[1] = s->at.query >= i[1] ? s->at.query + 1 : i[1];
         j[0] = s->at.key < j[0] ? s->at.key : j[0];
@@ -158,7 +159,7 @@ static void spread(const struct group *g, struct attn_table *t)
         for (int64_t key = j[0]; key < j[1]; key++)
             snprintf(attn_table_cell(t, -1, at + key - j[0]), ATTN_CELL, "%s[%lld]",
                      g->first->matrix[m].name, (long long)key);
-        for (const struct attn_heard_step *s = g->first; s < g->end; s = next_of(g, s))
+        for (const struct attn_traced_step *s = g->first; s < g->end; s = next_of(g, s))
             attn_table_number(attn_table_cell(t, s->at.query - i[0], at + s->at.key - j[0]),
                               s->matrix[m].value[0], most, s->matrix[m].is_whole);
     }
@@ -186,8 +187,8 @@ static int show_group(const struct group *g, struct attn_handout *handout)
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 /* A heading where the place is another one than that of the step before, NULL: there is none. */
-static void show_place(const struct attn_show *show, const struct attn_heard_step *before,
-                       const struct attn_heard_step *step, struct attn_handout *handout)
+static void show_place(const struct attn_show *show, const struct attn_traced_step *before,
+                       const struct attn_traced_step *step, struct attn_handout *handout)
 {
     char text[128] = "", hop[32];
     int begins = before == NULL || before->pass != step->pass;
@@ -206,23 +207,23 @@ static void show_place(const struct attn_show *show, const struct attn_heard_ste
     attn_handout_heading(handout, text);
 }
 
-int attn_show_steps(const struct attn_show *show, const struct attn_heard *heard,
+int attn_show_steps(const struct attn_show *show, const struct attn_trace *trace,
                     struct attn_handout *handout)
 {
     int tables = 0;
-    const struct attn_heard_step *before = NULL;
-    for (int64_t first = 0, end; first < heard->n; first = end) {
-        end = end_of_part(heard, first);
+    const struct attn_traced_step *before = NULL;
+    for (int64_t first = 0, end; first < trace->n; first = end) {
+        end = end_of_part(trace, first);
         for (int64_t s = first; s < end; s++) {
-            const struct group g = {&heard->step[s], heard->step + end};
+            const struct group g = {&trace->step[s], trace->step + end};
             int64_t same = first;
-            while (heard->step[same].kind != heard->step[s].kind)
+            while (trace->step[same].kind != trace->step[s].kind)
                 same++;
-            if (same < s || !is_shown(show, &heard->step[s]))
+            if (same < s || !is_shown(show, &trace->step[s]))
                 continue;
             if (handout != NULL)
-                show_place(show, before, &heard->step[s], handout);
-            before = &heard->step[s];
+                show_place(show, before, &trace->step[s], handout);
+            before = &trace->step[s];
             tables += show_group(&g, handout);
         }
     }

@@ -1,9 +1,9 @@
-/* The printed form of the steps that attnlab explain heard; it formats and computes nothing. */
+/* The printed form of the steps that attnlab explain traces; it formats and computes nothing. */
 #ifndef EXPERIMENTS_RIM_EXPLAIN_STEPS_H
 #define EXPERIMENTS_RIM_EXPLAIN_STEPS_H
 
 #include "experiments/rim/explain/handout.h"
-#include "experiments/rim/explain/heard.h"
+#include "experiments/rim/explain/trace.h"
 
 struct attn_show {
     int has_ranks;              /* hops are the steps: INNER ones are left out */
@@ -13,7 +13,7 @@ struct attn_show {
 
 /* Steps of one place are a part; in a part all steps of a kind are one table.  How many tables
  * there are.  handout: NULL, to count alone. */
-int attn_show_steps(const struct attn_show *show, const struct attn_heard *heard,
+int attn_show_steps(const struct attn_show *show, const struct attn_trace *trace,
                     struct attn_handout *handout);
 
 #endif

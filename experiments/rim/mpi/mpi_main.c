@@ -2,8 +2,8 @@
  *
  *      mpirun -n 4 attnlab-mpi check ring:ranks=4
  *
- * All processes run the same command on the same arguments, and only the first is heard and writes.
- * This file stands before main(): the linker takes __wrap_main for it.
+ * All processes run the same command on the same arguments, and only the first prints and writes
+ * files.  This file stands before main(): the linker takes __wrap_main for it.
  */
 #include <fcntl.h>
 #include <mpi.h>
@@ -25,7 +25,7 @@ static const double LIMIT = 600; /* seconds without progress, unless ATTN_MPI_LI
 /* Seconds that a process which ends with an error waits for the others to end. */
 static const double PATIENCE = 5;
 
-/* The true standard error of processes that are not heard, and the file that has taken its
+/* The true standard error of processes that print nothing, and the file that has taken its
  * place. */
 enum { TRUE_ERROR = 63, UNHEARD = 62 };
 
@@ -36,7 +36,7 @@ static void give_up(const char *line)
     MPI_Abort(MPI_COMM_WORLD, ATTN_EXIT_INTERNAL);
 }
 
-/* The last line that a process which is not heard has written. */
+/* The last line that a process which prints nothing has written. */
 static void last_line(char *line, size_t size)
 {
     char text[1024];

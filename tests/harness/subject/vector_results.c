@@ -208,7 +208,7 @@ static void leave_out(const char *base, struct attn_error *err)
         memmove(err->text, err->text + n, strlen(err->text + n) + 1);
 }
 
-/* Results that nobody would look at: of an output that the case does not want, or given twice. */
+/* Results that stay unread: of an output that the case does not want, or given twice. */
 static enum attn_status check_unread(const char *folder, const char *name,
                                      const struct attn_file *all, unsigned slots,
                                      const struct attn_setup *s, struct attn_error *err)

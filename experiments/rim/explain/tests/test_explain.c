@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "experiments/measure/machine.h"
-#include "experiments/rim/explain/heard.h"
+#include "experiments/rim/explain/trace.h"
 #include "optimized/registry.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/harness/base/files.h"
@@ -66,8 +66,8 @@ static void compare_bits(const char *spec, const char *text)
     scratch_has(bits[1]);
 }
 
-/* A listener that changes what it hears of, or a step that is computed another way where there is a
- * listener, would show here. */
+/* A tracer that changes the numbers of a step, or a step that is computed another way where there
+ * is a tracer, would show here. */
 TEST_EACH(bits_are_those_of_run, COUNT(specs))
 {
     const char *heads = strncmp(specs[_i], "ulysses", 7) == 0 ? "h4" : "h4g2"; /* as it claims */
@@ -134,19 +134,19 @@ TEST(every_sentence_is_used)
         }
     }
     for (int n = 0; n < COUNT(name); n++)
-        ck_assert_msg(told[n], "no textbook tells '%s'", name[n]);
+        ck_assert_msg(told[n], "no textbook traces '%s'", name[n]);
 }
 
 /* A step without a description fails, and is not left out. */
 TEST(an_unknown_step_fails)
 {
-    struct attn_heard heard;
+    struct attn_trace trace;
     struct attn_error err = {0};
-    attn_heard_open(&heard);
-    heard.listener.hear(heard.listener.arg, &(struct attn_told){.step = "nix"});
-    ck_assert_int_eq(attn_heard_sort(&heard, 0, &err), ATTN_EINTERNAL);
+    attn_trace_open(&trace);
+    trace.tracer.on_step(trace.tracer.arg, &(struct attn_trace_step){.step = "nix"});
+    ck_assert_int_eq(attn_trace_sort(&trace, 0, &err), ATTN_EINTERNAL);
     ck_assert_ptr_nonnull(strstr(err.text, "'nix'"));
-    attn_heard_close(&heard);
+    attn_trace_close(&trace);
 }
 
 /* m, l and exp(m - m') over tiles under powers by hand: query 0 sees X = 0 0 | 1 2. */
@@ -173,7 +173,7 @@ TEST_EACH(events_add_up_to_the_price, attn_impl_count())
 
 static const struct scratch_row refused[] = {
     {"explain tiled", 2,
-     "tiled tells no steps: dense, csr-textbook, tiled-textbook, ring-textbook"},
+     "tiled traces no steps: dense, csr-textbook, tiled-textbook, ring-textbook"},
     {"explain ring:ranks=2", 2, "--memory explains the buffers of every SPEC"},
     {"explain dense --length 17", 2, "17 queries are too many to be read: at most 16"},
     {"explain dense --length 1 --keys 2147483648", 2, "2147483648 keys are too many"},

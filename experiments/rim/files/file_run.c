@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/problem/file_problem.h"
+#include "experiments/rim/files/file_problem.h"
 #include "ref/ledger.h"
 #include "ref/problem.h"
 #include "tests/harness/base/fileio.h"

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/rim/files/tests/small_input.h"
 #include "optimized/registry.h"
 #include "tests/fixtures/scratch.h"
-#include "tests/fixtures/small_input.h"
 #include "tests/harness/base/files.h"
 #include "tests/harness/base/fill.h"
 #include "tests/suites.h"

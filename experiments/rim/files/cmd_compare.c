@@ -5,7 +5,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
-#include "experiments/problem/file_problem.h"
+#include "experiments/rim/files/file_problem.h"
 #include "experiments/table/row_table.h"
 #include "tests/harness/base/fileio.h"
 #include "tests/harness/bound/rules.h"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/problem/file_problem.h"
+#include "experiments/rim/files/file_problem.h"
 #include "tests/harness/base/fileio.h"
 
 void attn_files_note(const char *format, ...)

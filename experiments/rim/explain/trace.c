@@ -1,5 +1,5 @@
-/* See heard.h. */
-#include "experiments/rim/explain/heard.h"
+/* See trace.h. */
+#include "experiments/rim/explain/trace.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static const struct attn_step_kind *kind_of(const char *name)
 /* ---- copying --------------------------------------------------------------------------------- */
 
 /* Element e of numbers of any type that is shown. */
-static double number(const struct attn_shown *shown, int64_t e)
+static double number(const struct attn_trace_value *shown, int64_t e)
 {
     const char *at = (const char *)shown->data + e * shown->size;
     union {
@@ -48,10 +48,10 @@ static double number(const struct attn_shown *shown, int64_t e)
     return shown->size == 8 ? (double)x.i64 : shown->size == 4 ? (double)x.i32 : (double)x.i8;
 }
 
-static struct attn_heard_matrix copy(const struct attn_shown *shown)
+static struct attn_traced_matrix copy(const struct attn_trace_value *shown)
 {
     int64_t rows = shown->rows, columns = shown->columns;
-    struct attn_heard_matrix x = {shown->name, rows, columns, shown->size, shown->is_whole, NULL};
+    struct attn_traced_matrix x = {shown->name, rows, columns, shown->size, shown->is_whole, NULL};
     x.value = attn_cli_need(calloc((size_t)(rows * columns) + 1, sizeof *x.value));
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < columns; c++)
@@ -59,50 +59,50 @@ static struct attn_heard_matrix copy(const struct attn_shown *shown)
     return x;
 }
 
-static void hear(void *arg, const struct attn_told *told)
+static void on_step(void *arg, const struct attn_trace_step *at)
 {
-    struct attn_heard *heard = arg;
-    const struct attn_step_kind *kind = kind_of(told->step);
-    pthread_mutex_lock(&heard->lock);
-    if (kind == NULL || told->n_shown > ATTN_HEARD_MATRICES) {
-        heard->unknown = heard->unknown == NULL ? told->step : heard->unknown;
+    struct attn_trace *trace = arg;
+    const struct attn_step_kind *kind = kind_of(at->step);
+    pthread_mutex_lock(&trace->lock);
+    if (kind == NULL || at->n_shown > ATTN_TRACE_MATRICES) {
+        trace->unknown = trace->unknown == NULL ? at->step : trace->unknown;
     } else {
-        if (heard->n == heard->capacity) {
-            heard->capacity = 2 * heard->capacity + 64;
-            heard->step =
-                attn_cli_need(realloc(heard->step, (size_t)heard->capacity * sizeof *heard->step));
+        if (trace->n == trace->capacity) {
+            trace->capacity = 2 * trace->capacity + 64;
+            trace->step =
+                attn_cli_need(realloc(trace->step, (size_t)trace->capacity * sizeof *trace->step));
         }
-        struct attn_heard_step *step = &heard->step[heard->n];
-        *step = (struct attn_heard_step){
-            .kind = kind, .pass = heard->pass, .at = *told, .order = heard->n++};
+        struct attn_traced_step *step = &trace->step[trace->n];
+        *step = (struct attn_traced_step){
+            .kind = kind, .pass = trace->pass, .at = *at, .order = trace->n++};
         step->at.shown = NULL;
-        for (; step->n < told->n_shown; step->n++)
-            step->matrix[step->n] = copy(&told->shown[step->n]);
+        for (; step->n < at->n_shown; step->n++)
+            step->matrix[step->n] = copy(&at->shown[step->n]);
     }
-    pthread_mutex_unlock(&heard->lock);
+    pthread_mutex_unlock(&trace->lock);
 }
 
-void attn_heard_open(struct attn_heard *heard)
+void attn_trace_open(struct attn_trace *trace)
 {
-    *heard = (struct attn_heard){.listener = {hear, heard}};
-    pthread_mutex_init(&heard->lock, NULL);
+    *trace = (struct attn_trace){.tracer = {on_step, trace}};
+    pthread_mutex_init(&trace->lock, NULL);
 }
 
-void attn_heard_close(struct attn_heard *heard)
+void attn_trace_close(struct attn_trace *trace)
 {
-    for (int64_t s = 0; s < heard->n; s++)
-        for (int m = 0; m < heard->step[s].n; m++)
-            free(heard->step[s].matrix[m].value);
-    free(heard->step);
-    pthread_mutex_destroy(&heard->lock);
-    *heard = (struct attn_heard){0};
+    for (int64_t s = 0; s < trace->n; s++)
+        for (int m = 0; m < trace->step[s].n; m++)
+            free(trace->step[s].matrix[m].value);
+    free(trace->step);
+    pthread_mutex_destroy(&trace->lock);
+    *trace = (struct attn_trace){0};
 }
 
 /* ---- order ----------------------------------------------------------------------------------- */
 
 static int by_hop(const void *a, const void *b)
 {
-    const struct attn_heard_step *x = a, *y = b;
+    const struct attn_traced_step *x = a, *y = b;
     const int64_t key[][2] = {{(int64_t)x->pass, (int64_t)y->pass},
                               {x->at.hop, y->at.hop},
                               {x->at.rank, y->at.rank},
@@ -113,40 +113,40 @@ static int by_hop(const void *a, const void *b)
     return 0;
 }
 
-enum attn_status attn_heard_sort(struct attn_heard *heard, int has_ranks, struct attn_error *err)
+enum attn_status attn_trace_sort(struct attn_trace *trace, int has_ranks, struct attn_error *err)
 {
-    if (heard->unknown != NULL)
+    if (trace->unknown != NULL)
         return attn_fail(
             err, ATTN_EINTERNAL,
             "step '%s' is not in experiments/rim/explain/steps.def, or shows more than %d "
             "things",
-            heard->unknown, ATTN_HEARD_MATRICES);
-    if (has_ranks && heard->n > 0)
-        qsort(heard->step, (size_t)heard->n, sizeof *heard->step, by_hop);
+            trace->unknown, ATTN_TRACE_MATRICES);
+    if (has_ranks && trace->n > 0)
+        qsort(trace->step, (size_t)trace->n, sizeof *trace->step, by_hop);
     return ATTN_OK;
 }
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-void attn_heard_tell(struct attn_heard *heard, const struct attn_told *at, int64_t rows,
-                     const char *const *names, const struct attn_cview *view,
-                     const int64_t *columns, int n)
+void attn_trace_add(struct attn_trace *trace, const struct attn_trace_step *at, int64_t rows,
+                    const char *const *names, const struct attn_cview *view, const int64_t *columns,
+                    int n)
 {
-    struct attn_shown shown[ATTN_HEARD_MATRICES];
-    double *copies[ATTN_HEARD_MATRICES];
-    struct attn_told told = *at;
+    struct attn_trace_value shown[ATTN_TRACE_MATRICES];
+    double *copies[ATTN_TRACE_MATRICES];
+    struct attn_trace_step step = *at;
     for (int m = 0; m < n; m++) {
         copies[m] = attn_cli_need(calloc((size_t)(rows * columns[m]) + 1, sizeof *copies[m]));
         for (int64_t e = 0; e < rows * columns[m]; e++)
             copies[m][e] = attn_cview_get(&view[m], at->batch, at->head, at->query + e / columns[m],
                                           e % columns[m]);
-        shown[m] = (struct attn_shown){names[m],   copies[m],      rows, columns[m],
-                                       columns[m], sizeof(double), 0};
+        shown[m] = (struct attn_trace_value){names[m],   copies[m],      rows, columns[m],
+                                             columns[m], sizeof(double), 0};
     }
-    told.key = told.query;
-    told.shown = shown;
-    told.n_shown = n;
-    hear(heard, &told);
+    step.key = step.query;
+    step.shown = shown;
+    step.n_shown = n;
+    on_step(trace, &step);
     for (int m = 0; m < n; m++)
         free(copies[m]);
 }

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "experiments/rim/files/tests/small_input.h"
 #include "tests/fixtures/external_fixture.h"
 #include "tests/fixtures/scratch.h"
-#include "tests/fixtures/small_input.h"
 #include "tests/suites.h"
 
 SUITE(packed, .open = scratch_open, .close = scratch_close);

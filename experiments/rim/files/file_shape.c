@@ -3,7 +3,7 @@
  * documents of one length are batch entries: [B L,H,d], and any mask speaks of each by itself.
  * Documents of several lengths become a mask, documents(...), and what else is hidden must then be
  * sayable over all tokens.  Inside there is only b, h, row, feature. */
-#include "experiments/problem/file_problem.h"
+#include "experiments/rim/files/file_problem.h"
 
 #include <stdio.h>
 #include <stdlib.h>

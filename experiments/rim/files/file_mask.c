@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/problem/file_problem.h"
+#include "experiments/rim/files/file_problem.h"
 #include "ref/problem.h"
 #include "tests/harness/base/fileio.h"
 

@@ -1,11 +1,11 @@
 /* See file_problem.h: from files to a problem, step by step, and what is judged. */
-#include "experiments/problem/file_problem.h"
+#include "experiments/rim/files/file_problem.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "experiments/cli/cli.h"
-#include "experiments/problem/file_fit.h"
+#include "experiments/rim/files/file_fit.h"
 #include "ref/problem.h"
 #include "tests/harness/base/fileio.h"
 

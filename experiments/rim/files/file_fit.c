@@ -1,5 +1,5 @@
 /* See file_fit.h. */
-#include "experiments/problem/file_fit.h"
+#include "experiments/rim/files/file_fit.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* See file_problem.h: the outputs, and the results that files hold, against the oracle. */
-#include "experiments/problem/file_problem.h"
+#include "experiments/rim/files/file_problem.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "experiments/check/verdicts.h"
 #include "experiments/cli/cli.h"
-#include "experiments/problem/file_fit.h"
+#include "experiments/rim/files/file_fit.h"
 #include "ref/problem.h"
 #include "tests/harness/base/fileio.h"
 #include "tests/harness/bound/kept.h"

@@ -1,5 +1,5 @@
 /* See tensors.h. */
-#include "experiments/problem/tensors.h"
+#include "experiments/rim/files/tensors.h"
 
 #include <dirent.h>
 #include <errno.h>

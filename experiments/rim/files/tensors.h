@@ -1,7 +1,7 @@
 /* A source of named tensors, which is what `attnlab run` and `attnlab compare` read: one file, or
  * all files of tensors in a folder.  Two of them can be compared name by name. */
-#ifndef EXPERIMENTS_PROBLEM_TENSORS_H
-#define EXPERIMENTS_PROBLEM_TENSORS_H
+#ifndef EXPERIMENTS_RIM_FILES_TENSORS_H
+#define EXPERIMENTS_RIM_FILES_TENSORS_H
 
 #include "tests/harness/base/files.h"
 

@@ -1,8 +1,8 @@
 /* Results against the truth: which arithmetic they fit, and what is wrong where they fit none. */
-#ifndef EXPERIMENTS_PROBLEM_FILE_FIT_H
-#define EXPERIMENTS_PROBLEM_FILE_FIT_H
+#ifndef EXPERIMENTS_RIM_FILES_FILE_FIT_H
+#define EXPERIMENTS_RIM_FILES_FILE_FIT_H
 
-#include "experiments/problem/file_problem.h"
+#include "experiments/rim/files/file_problem.h"
 #include "tests/harness/bound/agree.h"
 
 /* The results that are judged: of a spec, or given in files, in attnlab's conventions. */

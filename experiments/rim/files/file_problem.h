@@ -9,10 +9,10 @@
  * and writes; file_compare.c judges.  A failure has one line in err.  A remark that is no failure
  * goes to stderr as a note.
  */
-#ifndef EXPERIMENTS_PROBLEM_FILE_PROBLEM_H
-#define EXPERIMENTS_PROBLEM_FILE_PROBLEM_H
+#ifndef EXPERIMENTS_RIM_FILES_FILE_PROBLEM_H
+#define EXPERIMENTS_RIM_FILES_FILE_PROBLEM_H
 
-#include "experiments/problem/tensors.h"
+#include "experiments/rim/files/tensors.h"
 #include "optimized/registry.h"
 #include "ref/mask/mask.h"
 #include "tests/harness/base/layout.h"

@@ -5,7 +5,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/cli/flags.h"
 #include "experiments/price/messages.h"
-#include "experiments/problem/file_problem.h"
+#include "experiments/rim/files/file_problem.h"
 #include "tests/harness/base/fileio.h"
 
 #define PLACE(member) offsetof(struct attn_request, member)
