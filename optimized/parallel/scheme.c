@@ -49,7 +49,7 @@ struct attn_layout attn_layout_of_heads(const struct attn_problem *whole,
     return (struct attn_layout){.ranks = attn_parallel_ranks(options), .heads = all_ranks(options)};
 }
 
-/* ---- the local implementation ------------------------------------------------------------------ */
+/* ---- the local implementation ---------------------------------------------------------------- */
 
 const struct attn_impl *attn_rank_local(const struct attn_options *options)
 {

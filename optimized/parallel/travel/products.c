@@ -164,7 +164,7 @@ int attn_work_next(struct attn_work *w, struct attn_product *x)
     return 0;
 }
 
-/* ---- their price ------------------------------------------------------------------------------- */
+/* ---- their price ----------------------------------------------------------------------------- */
 
 /* w1 o + w2 o2 for each merge, one add for each element of a gradient. */
 static double fold_flops(const struct attn_work *w, const struct attn_product *x)

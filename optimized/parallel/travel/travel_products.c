@@ -1,5 +1,5 @@
-/* Blocks in memory, and the products of one stop: local calls on pieces of blocks, whose results are written, merged or
- * added.  See travel.h. */
+/* Blocks in memory, and the products of one stop: local calls on pieces of blocks, whose results
+ * are written, merged or added.  See travel.h. */
 #include "optimized/parallel/parallel.h"
 #include "optimized/parallel/travel/products.h"
 #include "optimized/parallel/travel/travel.h"

@@ -34,7 +34,7 @@ struct attn_move attn_work_move(const struct attn_work *w, enum attn_tag_kind ki
                               .to = goes_home ? home : work};
 }
 
-/* ---- buffers of moves -------------------------------------------------------------------------- */
+/* ---- buffers of moves ------------------------------------------------------------------------ */
 
 /* Kept for the backward pass, which does not bring it again. */
 static int keeps(const struct attn_work *w, enum attn_tag_kind kind)
@@ -112,7 +112,7 @@ int64_t attn_work_largest_copies(const struct attn_work *w, struct attn_buffer l
     return additions;
 }
 
-/* ---- buffers of stops --------------------------------------------------------------------------- */
+/* ---- buffers of stops ------------------------------------------------------------------------ */
 
 int attn_work_is_even(const struct attn_work *w)
 {

@@ -150,7 +150,7 @@ enum attn_status attn_work_mask_accepts(const struct attn_problem *p,
                      p->mask != NULL ? attn_mask_text(p->mask) : "none", why, works);
 }
 
-/* ---- in a call: made at home, brought to work, and shown to the local implementation ---------- */
+/* ---- in a call: made at home, brought to work, and shown to the local implementation --------- */
 
 static void make_row(const struct attn_problem *p, int is_of_keys, int64_t b, int64_t token,
                      char *row)
