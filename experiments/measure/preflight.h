@@ -4,7 +4,7 @@
 #define EXPERIMENTS_MEASURE_PREFLIGHT_H
 
 #include "experiments/measure/record.h"
-#include "experiments/price/need.h"
+#include "experiments/price/asked.h"
 
 /* Visible pairs and their share. */
 void attn_preflight_pairs(const struct attn_problem *problem, struct attn_point *point);
