@@ -193,17 +193,14 @@ int attn_candidate_fail(struct attn_candidate *s, int status, const char *format
 }
 
 void attn_candidate_say(struct attn_candidate *s, const struct attn_subject *subject,
-                        const struct attn_result *r, const struct attn_wants *wants, double seconds)
+                        const struct attn_answer *answer)
 {
-    struct attn_verdict_entry *entry = attn_verdicts_add(s->list, subject, r, seconds);
-    if (wants != NULL)
-        entry->wants = *wants;
+    const struct attn_result *r = &attn_verdicts_add(s->list, subject, answer)->result;
     s->judged += !attn_verdict_is_no_run(r) && r->verdict != ATTN_ERROR;
 }
 
 void attn_candidate_case(struct attn_candidate *s, const struct attn_asked *asked,
-                         const struct attn_result *r, const struct attn_wants *wants,
-                         double seconds)
+                         const struct attn_answer *answer)
 {
     char text[ATTN_CASE_TEXT], again[ATTN_AGAIN_TEXT];
     const struct attn_battery_case *battery = asked->battery;
@@ -222,12 +219,11 @@ void attn_candidate_case(struct attn_candidate *s, const struct attn_asked *aske
                                          battery != NULL ? battery->why : "",
                                          again,
                                          NULL};
-    attn_candidate_say(s, &subject, r, wants, seconds);
+    attn_candidate_say(s, &subject, answer);
 }
 
 void attn_candidate_relation(struct attn_candidate *s, const struct attn_relation *relation,
-                             const struct attn_result *r, const struct attn_wants *wants,
-                             double seconds)
+                             const struct attn_answer *answer)
 {
     char again[ATTN_AGAIN_TEXT];
     attn_candidate_again(s, "relation", relation->id, again);
@@ -238,7 +234,7 @@ void attn_candidate_relation(struct attn_candidate *s, const struct attn_relatio
                                          relation->says,
                                          again,
                                          NULL};
-    attn_candidate_say(s, &subject, r, wants, seconds);
+    attn_candidate_say(s, &subject, answer);
 }
 
 int attn_candidate_wants(const struct attn_candidate *s, const struct attn_relation *relation)
@@ -254,13 +250,13 @@ static void file_error(struct attn_candidate *s, enum attn_check_kind kind, cons
 static void file_error(struct attn_candidate *s, enum attn_check_kind kind, const char *name,
                        const char *format, ...)
 {
-    struct attn_result r = {.verdict = ATTN_ERROR};
+    struct attn_answer answer = {.result.verdict = ATTN_ERROR};
     const struct attn_subject subject = {kind, name, "", "", "", "", NULL};
     va_list args;
     va_start(args, format);
-    vsnprintf(r.text, sizeof r.text, format, args);
+    vsnprintf(answer.result.text, sizeof answer.result.text, format, args);
     va_end(args);
-    attn_verdicts_add(s->list, &subject, &r, 0);
+    attn_verdicts_add(s->list, &subject, &answer);
 }
 
 /* Something was declared (a claim, the value of a factor), and no check that has it was judged: an
@@ -394,7 +390,7 @@ int attn_candidate_end(struct attn_candidate *s)
 
 void attn_candidate_report_trouble(struct attn_candidate *s)
 {
-    struct attn_result r = {.verdict = ATTN_ERROR};
+    struct attn_answer answer = {.result.verdict = ATTN_ERROR};
     const struct attn_subject subject = {
         ATTN_CHECK_SETUP, "", "it cannot be judged", "", "", "", NULL};
     if (!s->is_one_of_many && s->verdicts->format == ATTN_FORMAT_TEXT) {
@@ -402,12 +398,12 @@ void attn_candidate_report_trouble(struct attn_candidate *s)
         if (s->report == NULL)
             return;
     }
-    snprintf(r.text, sizeof r.text, "%.500s", s->trouble);
+    snprintf(answer.result.text, sizeof answer.result.text, "%.500s", s->trouble);
     snprintf(s->label, sizeof s->label, "%.150s", s->x.source);
     if (s->route[0] == '\0')
         attn_candidate_route(s, s->x.route->flag, s->x.source);
     report_about(s);
     s->list = attn_verdicts_begin(s->label);
-    attn_verdicts_add(s->list, &subject, &r, 0);
+    attn_verdicts_add(s->list, &subject, &answer);
     close_books(s);
 }
