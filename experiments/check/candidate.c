@@ -317,7 +317,8 @@ static void file_unjudged_values(struct attn_candidate *s)
     free(met);
 }
 
-/* Prints for each type how much wider the bound is, if more is declared than plain arithmetic. */
+/* If more is declared than plain arithmetic: prints for each type which mistakes the wider bound
+ * hides. */
 static void say_cost(const struct attn_candidate *s)
 {
     const struct attn_claims *c = &s->x.claims;
