@@ -44,11 +44,6 @@ struct asking {
     int named;                      /* of a soak: cases so far, each with a folder of its own */
 };
 
-static const struct attn_external_route *route_of(const struct attn_candidate *s)
-{
-    return attn_external_route[s->x.kind];
-}
-
 /* ---- notes ----------------------------------------------------------------------------------- */
 
 /* What is no verdict goes to standard error. */
@@ -81,7 +76,7 @@ static void file_unreached(struct attn_candidate *s)
 {
     struct attn_answer answer = {.result.verdict = ATTN_ERROR};
     struct attn_result *r = &answer.result;
-    const char *what = s->x.kind == ATTN_EXTERNAL_COMMAND ? "cases not reached" : "not reached";
+    const char *what = s->x.route->relation == NULL ? "cases not reached" : "not reached";
     const struct attn_subject subject = {ATTN_CHECK_CASE, "", what, "", "", "", NULL};
     if (s->x.not_reached == 0)
         return;
@@ -91,7 +86,7 @@ static void file_unreached(struct attn_candidate *s)
                  "%d cases and relations were not reached: the budget of %g s is used up",
                  s->x.not_reached, s->request->budget);
     else
-        route_of(s)->unreached(&s->x, r->text, sizeof r->text);
+        s->x.route->unreached(&s->x, r->text, sizeof r->text);
     attn_candidate_say(s, &subject, &answer);
 }
 
@@ -234,12 +229,12 @@ static enum attn_status ask_some(struct asking **a, int n, struct attn_asked *as
                                  struct attn_answer *answer, struct attn_error *err)
 {
     struct attn_candidate *s = a[0]->s;
-    const int is_plugin = s->x.kind == ATTN_EXTERNAL_PLUGIN;
+    const int is_plugin = s->x.host != NULL;
     enum attn_status status = ATTN_OK;
-    if (s->x.kind == ATTN_NOT_EXTERNAL)
+    if (attn_candidate_is_ours(s))
         prepare_own(a, n);
     if (!is_plugin || !is_left_out(a[0], asked, answer)) {
-        status = route_of(s)->ask(&s->x, asked, some, answer, err);
+        status = s->x.route->ask(&s->x, asked, some, answer, err);
         if (is_plugin)
             note_pace(a[0], asked, answer);
     }
@@ -254,7 +249,7 @@ static enum attn_status ask_some(struct asking **a, int n, struct attn_asked *as
  * each page of it costs. */
 static int rounds_at_once(struct asking **a, int n)
 {
-    int rounds = a[0]->s->x.kind == ATTN_NOT_EXTERNAL ? ROUNDS : 1;
+    int rounds = attn_candidate_is_ours(a[0]->s) ? ROUNDS : 1;
     for (int i = 0; i < n && rounds > 1; i++)
         rounds = a[i]->s->list->causes.diagnosed > 0 ? 1 : rounds;
     return rounds;
@@ -264,7 +259,7 @@ static int rounds_at_once(struct asking **a, int n)
 static int ask_cases(struct asking **a, int n)
 {
     const struct attn_question *question = &a[0]->s->question;
-    const int all = question->n, fixed = route_of(a[0]->s)->at_once;
+    const int all = question->n, fixed = a[0]->s->x.route->at_once;
     const int most = fixed > 0 ? ROUNDS * fixed : all;
     struct attn_answer *answer =
         attn_cli_need(calloc((size_t)n * (size_t)most + 1, sizeof *answer));
@@ -290,7 +285,7 @@ static void look_for_leaks(struct asking *a)
         struct attn_answer answer;
         if (most->asked == NULL || (at % 2 == 1 && most->asked == a->most[at - 1].asked))
             continue;
-        attn_external_leak(&a->s->x, &most->asked->c, &answer);
+        a->s->x.route->leak(&a->s->x, &most->asked->c, &answer);
         if (!answer.not_reached && answer.result.verdict != ATTN_PASS)
             attn_verdicts_revise(a->s->list, most->filed, &answer.result);
     }
@@ -298,7 +293,7 @@ static void look_for_leaks(struct asking *a)
 
 static void ask_relations(struct attn_candidate *s)
 {
-    if (s->x.kind == ATTN_NOT_EXTERNAL)
+    if (attn_candidate_is_ours(s))
         s->x.timeout_s = PATIENCE;
     for (int i = 0; i < ATTN_RELATION_COUNT; i++) {
         const struct attn_relation *relation = &attn_relations[i];
@@ -306,7 +301,7 @@ static void ask_relations(struct attn_candidate *s)
         if (!attn_candidate_wants(s, relation))
             continue;
         report_progress(i, ATTN_RELATION_COUNT, "relations");
-        route_of(s)->relation(&s->x, relation, &answer);
+        s->x.route->relation(&s->x, relation, &answer);
         skip_unreached(&answer);
         attn_candidate_relation(s, relation, &answer);
     }
@@ -351,19 +346,18 @@ static int wants_growth(const struct attn_candidate *s)
 static void ask_others(struct asking *a)
 {
     struct attn_candidate *s = a->s;
-    const int is_own = s->x.kind == ATTN_NOT_EXTERNAL;
-    const int is_plugin = s->x.kind == ATTN_EXTERNAL_PLUGIN;
+    const int is_own = attn_candidate_is_ours(s);
     const int related =
         is_own ? s->question.whole_tier || s->request->relation != NULL : s->request->cases.n == 0;
-    if (is_plugin)
+    if (s->x.route->leak != NULL)
         look_for_leaks(a);
-    if (route_of(s)->relation != NULL && related)
+    if (s->x.route->relation != NULL && related)
         ask_relations(s);
     if (is_own && wants_growth(s))
         look_for_growth(s);
     file_unreached(s);
-    if (is_plugin) {
-        attn_plugin_host_renew(s->x.host); /* so that its strays are known */
+    if (s->x.host != NULL) {
+        s->x.route->renew(&s->x); /* so that its strays are known */
         print_notes(a);
     }
 }
@@ -382,17 +376,17 @@ static int judge_random(void *arg, const struct attn_case *c, int n,
     struct attn_candidate *s = a->s;
     struct attn_asked *asked = attn_cli_need(calloc((size_t)n, sizeof *asked));
     struct attn_answer *answer = attn_cli_need(calloc((size_t)n, sizeof *answer));
-    int is_said = flags & ATTN_SOAK_SAY || s->x.kind != ATTN_EXTERNAL_PLUGIN;
+    int is_said = flags & ATTN_SOAK_SAY || s->x.host == NULL;
     struct attn_error err = {0};
     for (int i = 0; i < n; i++) {
         asked[i].c = c[i];
         snprintf(asked[i].name, sizeof asked[i].name, "soak-%d", a->named++);
     }
-    if (s->x.host != NULL && flags & ATTN_SOAK_FRESH)
-        attn_plugin_host_renew(s->x.host);
+    if (s->x.route->renew != NULL && flags & ATTN_SOAK_FRESH)
+        s->x.route->renew(&s->x);
     s->x.how = *how;
     s->x.diagnoses = flags & ATTN_SOAK_SAY;
-    enum attn_status status = route_of(s)->ask(&s->x, asked, n, answer, &err);
+    enum attn_status status = s->x.route->ask(&s->x, asked, n, answer, &err);
     if (status == ATTN_OK && s->list == NULL)
         attn_candidate_begin(s);
     for (int i = 0; i < n && status == ATTN_OK; i++) {
@@ -409,12 +403,10 @@ static int judge_random(void *arg, const struct attn_case *c, int n,
 
 static int soak(struct asking *a)
 {
-    const enum attn_external_kind kind = a->s->x.kind;
-    static const int usual_of[] = {ATTN_SOAK_OWN_CALLS, ATTN_SOAK_CALLS, 1, 2, 1}; /* by kind */
-    const int usual = usual_of[kind];
-    const int repeat = (int)a->s->request->repeat, calls = repeat > 0 && usual > 1 ? repeat : usual;
+    const int usual = a->s->x.route->soak_calls, repeat = (int)a->s->request->repeat;
+    const int calls = repeat > 0 && usual > 1 ? repeat : usual;
     const struct attn_soak how = {judge_random, a, calls, usual > 1 ? 1 : ROUND};
-    if (kind == ATTN_NOT_EXTERNAL)
+    if (attn_candidate_is_ours(a->s))
         a->s->x.timeout_s = PATIENCE;
     return attn_soak_run(a->s, &how);
 }
@@ -430,18 +422,18 @@ static int begin(struct attn_candidate *s)
     s->x.how = (struct attn_repetition){s->request->repeat > 1 ? (int)s->request->repeat : 1, 0, 0};
     enum attn_status status =
         attn_external_left(&s->x) > 0
-            ? route_of(s)->open(&s->x, &err)
+            ? s->x.route->open(&s->x, &err)
             : attn_fail(&err, ATTN_ENOMEM, "not begun: the budget of %g s is used up",
                         s->request->budget);
     if (status == ATTN_OK && s->question.asked == NULL) { /* a plug-in has just said its claims */
         status = attn_candidate_ask(s, &err);
         if (status != ATTN_OK)
-            route_of(s)->close(&s->x);
+            s->x.route->close(&s->x);
     }
     if (status != ATTN_OK)
         return attn_candidate_fail(s, status, &err);
     attn_candidate_put_route(s);
-    if (s->x.kind != ATTN_EXTERNAL_COMMAND)
+    if (s->x.route != &attn_exec_route)
         attn_candidate_begin(s);
     return 0;
 }
@@ -450,13 +442,13 @@ static int begin(struct attn_candidate *s)
 static int finish(struct asking *a, int failed)
 {
     struct attn_candidate *s = a->s;
-    const int is_own = s->x.kind == ATTN_NOT_EXTERNAL;
+    const int is_own = attn_candidate_is_ours(s);
     if (failed == 0 && s->request->soak > 0)
         failed = soak(a);
     if (failed == 0 && (is_own || s->request->soak <= 0))
         ask_others(a);
     int status = failed != 0 ? failed : attn_candidate_end(s);
-    route_of(s)->close(&s->x);
+    s->x.route->close(&s->x);
     return status;
 }
 
@@ -465,7 +457,7 @@ static int find_like(struct asking *a, int n, int first, struct asking **like)
 {
     const struct attn_candidate *one = a[first].s;
     int together = 0;
-    if (one->x.kind != ATTN_NOT_EXTERNAL) {
+    if (!attn_candidate_is_ours(one)) {
         like[0] = &a[first];
         return 1;
     }

@@ -16,6 +16,7 @@
 #include <stdio.h>
 
 #include "experiments/price/need.h"
+#include "experiments/price/stack.h"
 #include "tests/harness/bound/bound.h"
 #include "tests/harness/inputs/case.h"
 
