@@ -31,8 +31,11 @@ static void put_claims(const struct attn_candidate *s, char *text, size_t size)
             attn_append(text, size, "; not %s", attn_decline_name(bit));
     attn_claims_conventions(&ours, usual);
     attn_claims_conventions(c, said);
-    json_object_foreach(said, key, word) if (!json_equal(word, json_object_get(usual, key)))
-        attn_append(text, size, "; %s %s", key, json_string_value(word));
+    json_object_foreach(said, key, word)
+    {
+        if (!json_equal(word, json_object_get(usual, key)))
+            attn_append(text, size, "; %s %s", key, json_string_value(word));
+    }
     json_decref(usual);
     json_decref(said);
     if (c->arithmetic > 0)

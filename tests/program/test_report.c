@@ -454,6 +454,19 @@ TEST(work_is_drawn)
 
 /* ---- text ------------------------------------------------------------------------------------ */
 
+/* Links name headings, so that no two have one name; a page without its picture is none. */
+TEST(page_names_its_headings)
+{
+    const char *path = scratch_path("page.html");
+    ck_assert_int_eq(attn_page_save(path, "t", "# A & b\n\n## C d_e\n\n## C d_e\n", NULL), ATTN_OK);
+    char *page = scratch_read(path);
+    ck_assert(strstr(page, "<h1 id=\"a--b\">") != NULL &&
+              strstr(page, "<h2 id=\"c-d_e\">") != NULL &&
+              strstr(page, "<h2 id=\"c-d_e-1\">") != NULL);
+    free(page);
+    ck_assert_int_eq(attn_page_save(path, "t", "![a](missing.svg)\n", NULL), ATTN_ENOMEM);
+}
+
 TEST(numbers_read_well)
 {
     char text[80] = "";
