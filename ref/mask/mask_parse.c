@@ -131,13 +131,10 @@ static int64_t push_node(struct mask_parser *p, const struct mask_node *node)
 
 /* ---- trees -------------------------------------------------------------------------------- */
 
-/* Children on their way into a node, in two chains: the scattered ones stand behind the others,
- * because a row of the others is a stream of runs, and is listed as one. */
+/* Children on their way into a node. */
 struct family {
     int kind;
-    struct {
-        int64_t first, last, n;
-    } chain[2]; /* [scattered] */
+    int64_t first, last, n;
 };
 
 /* (a & b) & c is a & b & c. */
@@ -153,38 +150,26 @@ static void family_add(struct mask_parser *p, struct family *family, int64_t ind
         }
         return;
     }
-    int scattered = all[index].scattered;
-    if (family->chain[scattered].n++ == 0)
-        family->chain[scattered].first = index;
+    if (family->n++ == 0)
+        family->first = index;
     else
-        all[family->chain[scattered].last].next = index;
-    family->chain[scattered].last = index;
+        all[family->last].next = index;
+    family->last = index;
     all[index].next = -1;
 }
 
-/* A node above a chain; a chain of one needs none. */
-static int64_t join(struct mask_parser *p, int kind, int64_t first)
+/* A node above the children; one of them needs none. */
+static int64_t family_join(struct mask_parser *p, const struct family *family)
 {
-    struct mask_node node = {.kind = kind, .child = first, .next = -1};
+    struct mask_node node = {.kind = family->kind, .child = family->first, .next = -1};
     const struct mask_node *all = p->mask->node;
-    if (p->status != ATTN_OK || all[first].next < 0)
-        return first;
-    for (int64_t c = first; c >= 0; c = all[c].next) {
-        node.scattered |= all[c].scattered;
+    if (p->status != ATTN_OK || family->n == 1)
+        return family->first;
+    for (int64_t c = family->first; c >= 0; c = all[c].next) {
         node.by_batch |= all[c].by_batch;
         node.by_head |= all[c].by_head;
     }
     return push_node(p, &node);
-}
-
-static int64_t family_join(struct mask_parser *p, const struct family *family)
-{
-    int has_plain = family->chain[0].n > 0, has_scattered = family->chain[1].n > 0;
-    int64_t plain = has_plain ? join(p, family->kind, family->chain[0].first) : -1;
-    if (has_plain && has_scattered && p->status == ATTN_OK)
-        p->mask->node[plain].next = family->chain[1].first;
-    return has_scattered ? join(p, family->kind, has_plain ? plain : family->chain[1].first)
-                         : plain;
 }
 
 /* ---- calls -------------------------------------------------------------------------------- */
