@@ -65,9 +65,8 @@ void attn_isolated(void (*judge)(void *arg, int i, struct attn_result *r), void 
 {
     struct attn_process p = {0};
     size_t size = sizeof(struct judgements) + (size_t)n * sizeof *answer;
-    struct judgements *shared =
-        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    int i = 0, started = shared != MAP_FAILED;
+    struct judgements *shared = attn_process_share(size);
+    int i = 0, started = shared != NULL;
     memset(answer, 0, (size_t)n * sizeof *answer);
     if (started)
         *shared = (struct judgements){judge, arg, n, 0, 0, seconds};
@@ -91,7 +90,7 @@ void attn_isolated(void (*judge)(void *arg, int i, struct attn_result *r), void 
         snprintf(text, sizeof text, "no process to judge in: %s", strerror(error));
         attn_result_error(&answer[i].result, ATTN_ENOMEM, text);
     }
-    if (shared != MAP_FAILED)
+    if (shared != NULL)
         munmap(shared, size);
 }
 
