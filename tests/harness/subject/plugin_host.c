@@ -352,11 +352,6 @@ void attn_plugin_host_renew(struct attn_plugin_host *h)
     end_process(h);
 }
 
-int attn_plugin_host_strays(const struct attn_plugin_host *h)
-{
-    return h->shared->strays;
-}
-
 void attn_plugin_host_close(struct attn_plugin_host *h)
 {
     end_process(h);

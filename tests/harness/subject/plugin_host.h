@@ -52,9 +52,6 @@ void attn_plugin_host_close(struct attn_plugin_host *host);
 /* End this process; the next question gets a fresh one. */
 void attn_plugin_host_renew(struct attn_plugin_host *host);
 
-/* Processes that the plug-in left behind, ended with its own. */
-int attn_plugin_host_strays(const struct attn_plugin_host *host);
-
 /* Before a question: 1, or 0 with an answer, as it failed too often before, or no time is left.  A
  * call has timeout_s; all of a question together `times` as long. */
 int attn_plugin_host_begin(struct attn_plugin_host *host, double times, struct attn_answer *answer);
@@ -69,7 +66,7 @@ struct attn_plugin_shared {
     volatile pid_t pid; /* -1: it could not be forked */
     int error;          /* errno, then                */
     struct attn_process end;
-    int strays;
+    int strays; /* processes that the plug-in left behind, ended with its own */
     /* of loading it */
     enum attn_status status;
     char text[600];
