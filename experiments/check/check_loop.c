@@ -63,7 +63,7 @@ static void print_notes(const struct asking *a)
                 a->n_environment, a->environment);
     if (host->restarts > 0)
         fprintf(stderr, "note: started again %d times\n", host->restarts);
-    if (attn_plugin_host_strays(host) > 0)
+    if (host->shared->strays > 0)
         fprintf(stderr, "note: processes that it had left behind were ended with it\n");
     if (a->hwm_bytes > 0)
         fprintf(stderr, "note: peak resident memory of its process %s (VmHWM)\n",
