@@ -3,8 +3,8 @@
  * plots/page.css.
  *
  * A text is a format, which is Markdown of ours with parts in a style: **strong**, *good* (what
- * passed), ***bad***, `code`.  An argument is words, or in `%s` what another program, file or command
- * line says: markup in it is text, control characters and what is no UTF-8 are '?'.
+ * passed), ***bad***, `code`.  An argument is words, or in `%s` what another program, file or
+ * command line says: markup in it is text, control characters and what is no UTF-8 are '?'.
  * Errors of writing are left to the caller: ferror(), fclose(). */
 #ifndef EXPERIMENTS_TABLE_DOCUMENT_H
 #define EXPERIMENTS_TABLE_DOCUMENT_H
