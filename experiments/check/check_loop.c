@@ -46,7 +46,7 @@ struct asking {
 
 /* ---- notes ----------------------------------------------------------------------------------- */
 
-/* What is no verdict goes to standard error. */
+/* Notes are no verdict: they go to standard error. */
 static void print_notes(const struct asking *a)
 {
     const struct attn_plugin_host *host = a->s->x.host;
