@@ -211,8 +211,7 @@ static void read_plan(struct flags *flags, struct report *r)
                       : attn_plan_from_flags(&flags->keys, &flags->externals, &r->plan, &err),
                   &err);
     /* the page prints the flags of each; those that only records name have none */
-    while (flags->externals.n > 0 &&
-           flags->externals.one[flags->externals.n - 1].kind == ATTN_NOT_EXTERNAL)
+    while (flags->externals.n > 0 && flags->externals.one[flags->externals.n - 1].route == NULL)
         flags->externals.n--;
 }
 

@@ -34,7 +34,7 @@ static void put_claims(const struct attn_candidate *s, char *text, size_t size)
                                                                        : "",
                                  c->byte ? "mask 1 = hidden" : ""};
     text[0] = '\0';
-    const unsigned bits = s->x.kind == ATTN_NOT_EXTERNAL ? s->x.spec.impl->caps : c->bits;
+    const unsigned bits = attn_candidate_is_ours(s) ? s->x.spec.impl->caps : c->bits;
     for (int bit = 0; bit < ATTN_CAPS; bit++)
         if (bits & 1u << bit)
             attn_append(text, size, "%s%s", text[0] != '\0' ? " " : "", attn_cap_name(bit));
@@ -55,6 +55,7 @@ static void put_scope(const struct attn_candidate *s, char *scope, size_t scope_
 {
     const struct attn_check_request *q = s->request;
     const char *tier = attn_tier_name[q->tier];
+    const int is_folder = s->x.route == &attn_folder_route;
     char quoted[ATTN_CASE_TEXT + 8];
     scope[0] = flags[0] = '\0';
     if (q->soak > 0) {
@@ -64,13 +65,13 @@ static void put_scope(const struct attn_candidate *s, char *scope, size_t scope_
     } else if (q->relation != NULL) {
         attn_append(scope, scope_size, "relation %.40s", q->relation);
         attn_append(flags, size, " --relation %.40s", q->relation);
-    } else if (q->cases.n > 0 || s->x.kind == ATTN_EXTERNAL_FOLDER) {
-        int n = s->x.kind == ATTN_EXTERNAL_FOLDER ? s->question.n : q->cases.n;
+    } else if (q->cases.n > 0 || is_folder) {
+        int n = is_folder ? s->question.n : q->cases.n;
         attn_append(scope, scope_size, n == 1 ? "one case" : "%d cases", n);
     } else {
         attn_append(scope, scope_size, "the %s tier of seed %lld, %d cases%s", tier,
                     (long long)q->seed, s->question.n,
-                    s->x.kind != ATTN_EXTERNAL_COMMAND ? ", and the relations" : "");
+                    s->x.route->relation != NULL ? ", and the relations" : "");
         attn_append(flags, size, " --tier %s --seed %lld", tier, (long long)q->seed);
     }
     if (q->repeat > 1) {
@@ -99,27 +100,22 @@ static void report_about(const struct attn_candidate *s)
         return;
     put_claims(s, claims, sizeof claims);
     put_scope(s, scope, sizeof scope, flags, sizeof flags);
-    if (s->x.kind == ATTN_EXTERNAL_CALLER)
+    if (s->x.route == &attn_caller_route)
         snprintf(command, sizeof command, "%s", s->route);
     else
         snprintf(command, sizeof command, "%s check %s%s", attn_cli_program(), s->route, flags);
-    const struct attn_report_about about = {
-        s->x.kind,
-        s->x.kind == ATTN_NOT_EXTERNAL ? s->label : s->x.source,
-        s->x.kind == ATTN_EXTERNAL_PLUGIN ? NULL : s->claims_path, /* its own files only */
-        s->list == NULL ? "not known" : claims,
-        scope,
-        command,
-        s->question.tier};
+    const struct attn_report_about about = {&s->x, s->list == NULL ? "not known" : claims, scope,
+                                            command, s->question.tier};
     attn_report_begin(s->report, &about);
 }
 
 void attn_candidate_route(struct attn_candidate *s, const char *flag, const char *value)
 {
     char quoted[sizeof s->route];
-    size_t used = strlen(s->route) + strlen(flag) + 3;
+    size_t used = strlen(s->route) + strlen(flag) + 5;
     attn_cli_quote(value, quoted, sizeof quoted > used + 16 ? sizeof quoted - used : 16);
-    attn_append(s->route, sizeof s->route, "%s%s %s", s->route[0] != '\0' ? " " : "", flag, quoted);
+    attn_append(s->route, sizeof s->route, "%s--%s %s", s->route[0] != '\0' ? " " : "", flag,
+                quoted);
 }
 
 void attn_candidate_again(const struct attn_candidate *s, const char *flag, const char *value,
@@ -130,7 +126,7 @@ void attn_candidate_again(const struct attn_candidate *s, const char *flag, cons
     snprintf(name, sizeof name, "%s", flag);
     for (char *c = name; *c != '\0'; c++)
         *c = (char)toupper((unsigned char)*c);
-    if (s->x.kind == ATTN_EXTERNAL_CALLER)
+    if (s->x.route == &attn_caller_route)
         snprintf(again, ATTN_AGAIN_TEXT, "ATTNLAB_%s=%s %s", name, quoted, s->route);
     else
         snprintf(again, ATTN_AGAIN_TEXT, "check %s --%s %s", s->route, flag, quoted);
@@ -139,23 +135,23 @@ void attn_candidate_again(const struct attn_candidate *s, const char *flag, cons
 void attn_candidate_put_route(struct attn_candidate *s)
 {
     char name[sizeof s->label];
-    if (s->x.kind == ATTN_NOT_EXTERNAL) {
+    if (attn_candidate_is_ours(s)) {
         attn_spec_print(&s->x.spec, name, sizeof name);
         snprintf(s->label, sizeof s->label, "%s", name);
         snprintf(s->route, sizeof s->route, "'%s'", name);
+        s->x.source = s->label;
     }
     if (s->route[0] != '\0')
         return;
-    if (s->x.kind == ATTN_EXTERNAL_PLUGIN)
-        attn_candidate_route(s, "--plugin", s->x.source);
-    if (s->x.kind == ATTN_EXTERNAL_CALLER)
+    if (s->x.route == &attn_caller_route) {
         snprintf(s->route, sizeof s->route, "%s", s->x.source);
-    if (s->x.kind == ATTN_EXTERNAL_COMMAND) {
-        attn_candidate_route(s, "--exec", s->x.source);
-        attn_candidate_route(s, "--claims", s->claims_path);
-        if (s->x.scheme[0] != '\0')
-            attn_candidate_route(s, "--scheme", s->x.scheme);
+        return;
     }
+    attn_candidate_route(s, s->x.route->flag, s->x.source);
+    if (s->x.claims_path != NULL)
+        attn_candidate_route(s, "claims", s->x.claims_path);
+    if (s->x.scheme[0] != '\0')
+        attn_candidate_route(s, "scheme", s->x.scheme);
 }
 
 /* ---- verdicts ----------------------------------------------------------------------------- */
@@ -163,9 +159,8 @@ void attn_candidate_put_route(struct attn_candidate *s)
 enum attn_status attn_candidate_ask(struct attn_candidate *s, struct attn_error *err)
 {
     const struct attn_check_request *q = s->request;
-    const struct attn_asking asking = {&q->cases,         (enum attn_tier)q->tier,
-                                       &s->x.claims,      attn_external_route[s->x.kind]->route,
-                                       (uint64_t)q->seed, 0};
+    const struct attn_asking asking = {&q->cases,         (enum attn_tier)q->tier, &s->x.claims,
+                                       s->x.route->route, (uint64_t)q->seed,       0};
     return q->relation == NULL && q->soak <= 0 ? attn_question_make(&asking, &s->question, err)
                                                : ATTN_OK;
 }
@@ -173,18 +168,18 @@ enum attn_status attn_candidate_ask(struct attn_candidate *s, struct attn_error 
 void attn_candidate_begin(struct attn_candidate *s)
 {
     char words[600];
-    if (s->x.kind != ATTN_NOT_EXTERNAL) {
+    if (!attn_candidate_is_ours(s)) {
         snprintf(s->label, sizeof s->label, s->is_one_of_many ? "%.60s (%.90s)" : "%.60s",
                  s->x.claims.name, s->x.source);
         attn_clean(s->label);
         put_claims(s, words, sizeof words);
-        if (s->x.kind != ATTN_EXTERNAL_CALLER) /* it has just said so */
+        if (s->x.route != &attn_caller_route) /* it has just said so */
             fprintf(stderr, "%s: claims %s\n", s->label, words);
     }
     s->list = attn_verdicts_begin(s->label);
     if (s->question.whole_tier && s->question.tier != NULL)
         s->list->left_out = s->question.tier->left_out;
-    if (s->x.kind != ATTN_NOT_EXTERNAL) /* of its files: as they are now */
+    if (!attn_candidate_is_ours(s)) /* of its files: as they are now */
         report_about(s);
 }
 
@@ -212,7 +207,7 @@ void attn_candidate_case(struct attn_candidate *s, const struct attn_asked *aske
 {
     char text[ATTN_CASE_TEXT], again[ATTN_AGAIN_TEXT];
     const struct attn_battery_case *battery = asked->battery;
-    int ours = s->x.kind == ATTN_NOT_EXTERNAL;
+    int ours = attn_candidate_is_ours(s);
     attn_case_print(&asked->c, text);
     attn_candidate_again(s, "case", text, again);
     if (ours && s->request->repeat > 1)
@@ -377,17 +372,17 @@ int attn_candidate_end(struct attn_candidate *s)
                    "not one case could be judged: all were refused, %d by it%s%s%.300s",
                    asked.by_it, s->request->soak > 0 ? " (a longer soak meets more cases)" : "",
                    *why != '\0' ? "; the first: " : "", why);
-    } else if (s->question.whole_tier && !s->x.not_reached && s->x.kind != ATTN_NOT_EXTERNAL) {
+    } else if (s->question.whole_tier && !s->x.not_reached && !attn_candidate_is_ours(s)) {
         file_unjudged_claims(s);
         if (s->question.tier != NULL)
             file_unjudged_values(s);
     }
-    if (s->x.kind == ATTN_NOT_EXTERNAL)
+    if (attn_candidate_is_ours(s))
         report_about(s);
     else if (s->question.whole_tier)
         say_cost(s);
     /* A case of the command line that cannot even be set up is a mistake of its author. */
-    int impossible = s->x.kind == ATTN_NOT_EXTERNAL && s->request->cases.n == 1 && s->list->n == 1;
+    int impossible = attn_candidate_is_ours(s) && s->request->cases.n == 1 && s->list->n == 1;
     const struct attn_tally t = attn_verdicts_tally(s->verdicts, s->list, ATTN_ALL_KINDS);
     impossible = impossible && t.errors == 1;
     int failures = close_books(s);
@@ -410,8 +405,7 @@ void attn_candidate_report_trouble(struct attn_candidate *s)
     snprintf(r.text, sizeof r.text, "%.500s", s->trouble);
     snprintf(s->label, sizeof s->label, "%.150s", s->x.source);
     if (s->route[0] == '\0')
-        attn_candidate_route(s, s->x.kind == ATTN_EXTERNAL_PLUGIN ? "--plugin" : "--exec",
-                             s->x.source);
+        attn_candidate_route(s, s->x.route->flag, s->x.source);
     report_about(s);
     s->list = attn_verdicts_begin(s->label);
     attn_verdicts_add(s->list, &subject, &r, 0);

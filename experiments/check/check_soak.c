@@ -83,7 +83,7 @@ struct soak {
 
 static int is_caller(const struct soak *soak)
 {
-    return soak->s->x.kind == ATTN_EXTERNAL_CALLER;
+    return soak->s->x.route == &attn_caller_route;
 }
 
 /* A failing case; found: the larger case that it was made from. */
@@ -352,7 +352,7 @@ int attn_soak_run(struct attn_candidate *s, const struct attn_soak *how)
     struct drawn *round = attn_cli_need(calloc((size_t)n, sizeof *round));
     int found = 0, status = 0;
     const struct attn_soak_source source = {(uint64_t)s->request->seed, &s->x.claims,
-                                            attn_external_route[s->x.kind]->route};
+                                            s->x.route->route};
     double start = attn_seconds(CLOCK_MONOTONIC);
     while (status == 0 && attn_seconds(CLOCK_MONOTONIC) - start < s->request->soak &&
            found < (n > 1 ? 1 : ATTN_SOAK_ENOUGH) && s->x.gone == ATTN_PASS) {

@@ -29,11 +29,32 @@ static int set(struct attn_cache *cache, const char *text, size_t n)
     return attn_cli_int(number, 1, 1 << 20, &cache->page);
 }
 
+/* Of its mask: may a later query see a key, and in how long a window? */
+static void read_mask(struct attn_cache *cache)
+{
+    struct attn_problem p;
+    struct attn_mask *mask;
+    struct attn_mask_call call;
+    attn_case_open(cache->c, NULL, &p, &mask, NULL);
+    for (int64_t n = 0; attn_mask_call(mask, 0, n, &call); n++) {
+        int is_band = call.kind == ATTN_CALL_BAND;
+        cache->is_causal |= is_band && call.right == 0;
+        if (is_band && call.left >= 0 && (cache->window == 0 || call.left < cache->window))
+            cache->window = call.left + 1;
+    }
+    attn_mask_free(mask);
+}
+
 enum attn_status attn_cache_open(const struct attn_model_given *given, const struct attn_case *c,
                                  int64_t keys, struct attn_cache *cache, struct attn_error *err)
 {
     const char *type = attn_dtype_name(c->dtype);
-    *cache = (struct attn_cache){&given->model, c, find_type(type, strlen(type)), keys, 1};
+    *cache = (struct attn_cache){.model = &given->model,
+                                 .c = c,
+                                 .type = find_type(type, strlen(type)),
+                                 .keys = keys,
+                                 .page = 1};
+    read_mask(cache);
     for (const char *text = given->settings; *text != '\0';) {
         size_t n = strcspn(text, ",");
         if (!set(cache, text, n))
@@ -53,20 +74,13 @@ static double vector_bytes(const struct attn_cache_type *type, int64_t n)
     return (double)((n * type->bits + 7) / 8 + 2 * scales);
 }
 
-/* The window of its mask, in keys; 0: none. */
-static int64_t window_of(const struct attn_cache *cache)
-{
-    const char *window = strstr(attn_case_mask(cache->c), "window(");
-    return window != NULL ? strtoll(window + 7, NULL, 10) + 1 : 0;
-}
-
 /* Tokens that are kept: all, or those of the window; those of an encoder; none without an order of
  * tokens, where every call has all of them. */
 static int64_t tokens_of(const struct attn_cache *cache, int64_t window, int64_t length)
 {
     if (cache->keys >= 0)
         return cache->keys;
-    if (strstr(attn_case_mask(cache->c), "causal") == NULL)
+    if (!cache->is_causal)
         return 0;
     return window > 0 && window < length ? window : length;
 }
@@ -83,7 +97,7 @@ static double token_bytes(const struct attn_cache *cache)
 
 struct attn_cache_part attn_cache_part(const struct attn_cache *cache, int kind, int64_t length)
 {
-    const int64_t page = cache->page, window = window_of(cache), layers = cache->model->layers;
+    const int64_t page = cache->page, window = cache->window, layers = cache->model->layers;
     /* a mask of the caller's with a window is that of all layers, where the model has none */
     int64_t windowed = window == 0                  ? 0
                        : cache->model->windowed > 0 ? cache->model->windowed

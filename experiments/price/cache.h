@@ -25,6 +25,8 @@ struct attn_cache {
     const struct attn_case *c;      /* batch, kv heads, features, mask */
     const struct attn_cache_type *type;
     int64_t keys, page; /* keys of an encoder, which are the same for all lengths; -1: none */
+    int64_t window;     /* of its mask, in keys; 0: none */
+    int is_causal;      /* tokens have an order: no query sees a later key */
 };
 
 /* settings: "type=f32|f16|bf16|fp8|int4", that of the case unless given; "page=P", 1.  EINVAL names

@@ -7,6 +7,7 @@
 #include "experiments/cli/cli.h"
 #include "optimized/integers.h"
 #include "tests/harness/base/fileio.h"
+#include "tests/harness/cases/band.h"
 
 const char *attn_pass_word(enum attn_pass pass)
 {
@@ -30,24 +31,26 @@ const char *attn_status_phrase(enum attn_point_status status)
 
 /* ---- words ----------------------------------------------------------------------------------- */
 
-void attn_mask_words(const char *mask, char text[80])
+void attn_mask_words(const struct attn_case *c, char text[80])
 {
-    long long left, right;
-    const char *rest = strncmp(mask, "causal(br)&", 11) == 0 ? mask + 11 : mask;
-    int n = 0;
+    struct attn_problem p;
+    struct attn_mask *mask;
+    struct attn_chain x;
+    int is_open = attn_case_open(c, NULL, &p, &mask, NULL) == ATTN_OK;
+    int is_chain = attn_chain_of(mask, &x) && x.length < 0;
+    int is_band = is_chain && x.documents.n == 0 && x.band.offset == p.n_key - p.n_query;
     text[0] = '\0';
-    /* 18 digits: two such numbers can be added */
-    if (sscanf(rest, "window(%18lld,%18lld,br)%n", &left, &right, &n) == 2 && n > 0 &&
-        rest[n] == '\0')
-        attn_append(text, 80, "window of %lld", left + right + 1);
-    else if (strcmp(mask, "causal(br)") == 0)
-        attn_append(text, 80, "causal mask");
-    else if (strcmp(mask, "none") == 0)
+    if (is_open && attn_mask_is_none(mask))
         attn_append(text, 80, "no mask");
-    else if (strncmp(mask, "documents(", 10) == 0 && strchr(mask, ')')[1] == '\0')
+    else if (is_band && x.band.left >= 0 && x.band.right >= 0)
+        attn_append(text, 80, "window of %lld", (long long)(x.band.left + x.band.right + 1));
+    else if (is_band && x.band.left < 0 && x.band.right == 0)
+        attn_append(text, 80, "causal mask");
+    else if (is_chain && x.n_bands == 0)
         attn_append(text, 80, "documents");
     else
-        attn_append(text, 80, "mask %.70s", mask);
+        attn_append(text, 80, "mask %.70s", attn_case_mask(c));
+    attn_mask_free(mask);
 }
 
 /* Sizes of a problem, in the order in which they are named. */
@@ -118,7 +121,7 @@ static void describe(struct attn_figure_group *group, const struct facts *facts)
     attn_append(text, size, ", %s, %s data",
                 facts->differ_in_dtype ? "several types" : attn_dtype_name(c->dtype),
                 facts->differ_in_fill ? "several kinds of" : attn_fill_name(c->fill));
-    attn_mask_words(c->mask, mask);
+    attn_mask_words(c, mask);
     if (!facts->differ_in_mask || strcmp(mask, "documents") == 0)
         attn_append(group->special, sizeof group->special, "%s", mask);
     if (!facts->differ_in_length)

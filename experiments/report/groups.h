@@ -65,7 +65,8 @@ const char *attn_status_phrase(enum attn_point_status status);
 /* "forward", "backward". */
 const char *attn_pass_word(enum attn_pass pass);
 
-/* A mask in words where there are some: "window of 256", "causal mask"; else as it is written. */
-void attn_mask_words(const char *mask, char text[80]);
+/* The mask of a case in words where there are some: "window of 256", "causal mask"; else as it is
+ * written. */
+void attn_mask_words(const struct attn_case *c, char text[80]);
 
 #endif

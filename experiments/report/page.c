@@ -32,14 +32,13 @@ static void put_measure(FILE *file, const struct attn_page *page)
             fprintf(file, " %s",
                     (attn_cli_quote(page->keys->at[k].value, word, sizeof word), word));
     for (int e = 0; externals != NULL && e < externals->n; e++) {
-        const struct attn_external_spec *one = &externals->one[e];
-        if (one->source[0] == '\0' || one->kind == ATTN_NOT_EXTERNAL)
+        const struct attn_external *one = &externals->one[e];
+        if (one->route == NULL)
             continue; /* stored records name it: it was not given, and they do not say where */
-        int plugin = one->kind == ATTN_EXTERNAL_PLUGIN;
         char *source = attn_cli_text("%s=%s", one->name, one->source);
-        put_flag(file, plugin ? "plugin" : "exec", source);
+        put_flag(file, one->route->flag, source);
         free(source);
-        if (!plugin)
+        if (one->claims_path != NULL)
             put_flag(file, "claims", one->claims_path);
     }
     put_flag(file, "out", page->from);

@@ -60,7 +60,8 @@ struct attn_mask {
     char *text;
     struct mask_node *node;
     int64_t n_nodes, node_capacity, root;
-    int64_t *number; /* the lists of all calls, one after another */
+    int counts_tokens; /* see attn_mask_counts_tokens */
+    int64_t *number;   /* the lists of all calls, one after another */
     int64_t n_numbers, number_capacity;
     struct mask_block *kept; /* the memory that nodes own */
 };
@@ -115,6 +116,9 @@ struct mask_kind {
                      const struct attn_tokens *keys);
 
     int keys_alone; /* the key alone decides, whatever the query */
+
+    /* The call in numbers; *call is of ATTN_CALL_OTHER before. */
+    void (*tell)(const struct mask_view *v, struct attn_mask_call *call);
 };
 
 /* The words of a kind that is a call, for its initialiser. */
@@ -186,6 +190,7 @@ int64_t attn_mask_length_of(struct mask_parser *p, struct mask_slice arg);
  * ends,n1,n2,...  Query i stands at key i + offset. */
 struct mask_alignment {
     int64_t offset, list; /* by_batch: of batch b it is mask->number[list + b] */
+    int is_ends;
 };
 struct mask_alignment attn_mask_alignment(struct mask_parser *p, struct mask_node *node);
 int64_t attn_mask_offset(const struct mask_view *v, const struct mask_alignment *at);

@@ -55,6 +55,7 @@ static void read_ends(struct mask_parser *p, struct mask_node *node, struct mask
                           "ends needs the keys in use: ends,5,3 (one number for each batch, "
                           "or one for all), or a tensor of them: ends,NAME");
     x->list = p->mask->n_numbers;
+    x->is_ends = p->mask->counts_tokens = 1;
     do {
         struct mask_slice arg = attn_mask_argument(p);
         if (n == 0 && attn_mask_is_letter(*arg.text)) {
@@ -71,7 +72,7 @@ static void read_ends(struct mask_parser *p, struct mask_node *node, struct mask
 
 struct mask_alignment attn_mask_alignment(struct mask_parser *p, struct mask_node *node)
 {
-    struct mask_alignment x = {0, 0};
+    struct mask_alignment x = {0, 0, 0};
     struct mask_slice arg = attn_mask_argument(p);
     const struct attn_mask_shape *s = &p->mask->shape;
     if (attn_mask_slice_is(arg, "br"))
@@ -93,6 +94,17 @@ struct mask_alignment attn_mask_alignment(struct mask_parser *p, struct mask_nod
 int64_t attn_mask_offset(const struct mask_view *v, const struct mask_alignment *at)
 {
     return v->node->by_batch ? v->mask->number[at->list + v->b] : at->offset;
+}
+
+static void tell_band(const struct mask_view *v, struct attn_mask_call *call)
+{
+    const struct band *x = v->node->own;
+    call->kind = ATTN_CALL_BAND;
+    call->left = x->left;
+    call->right = x->right;
+    call->offset = offset_of(v);
+    if (x->at.is_ends)
+        call->length = call->offset + v->mask->shape.n_query;
 }
 
 /* ---- none --------------------------------------------------------------------------------- */
@@ -132,7 +144,7 @@ static int band_of_causal(const struct mask_view *v, int64_t *least, int64_t *mo
 
 static void read_causal(struct mask_parser *p, struct mask_node *node)
 {
-    const struct band x = {.at = attn_mask_alignment(p, node)};
+    const struct band x = {-1, 0, attn_mask_alignment(p, node)};
     attn_mask_keep(p, node, &x, sizeof x);
 }
 
@@ -140,7 +152,7 @@ const struct mask_kind attn_mask_kind_causal = {
     MASK_CALL(
         "causal", read_causal, "an alignment: causal(tl), causal(br) or causal(+3)",
         "causal(A)                no later keys: j <= i + off; A is tl, br, +3, or ends,n1,n2,..."),
-    .allows = in_causal, .band = band_of_causal};
+    .allows = in_causal, .band = band_of_causal, .tell = tell_band};
 
 /* ---- window ------------------------------------------------------------------------------- */
 
@@ -177,4 +189,4 @@ const struct mask_kind attn_mask_kind_window = {
         "window", read_window,
         "two sides and an alignment: window(4,0,tl), window(4,0,br) or window(4,0,+3)",
         "window(l,r,A)            i + off - l <= j <= i + off + r; -1 = unbounded on that side"),
-    .allows = in_window, .band = band_of_window};
+    .allows = in_window, .band = band_of_window, .tell = tell_band};

@@ -85,6 +85,12 @@ static int cell_of_lengths(const struct mask_view *v, int64_t i, struct mask_cel
     return 1;
 }
 
+static void tell_lengths(const struct mask_view *v, struct attn_mask_call *call)
+{
+    call->kind = ATTN_CALL_KEYS;
+    call->length = length_in(v);
+}
+
 static int in_pattern(const struct mask_view *v, int64_t i, int64_t j)
 {
     const struct list *x = v->node->own;
@@ -173,6 +179,7 @@ static void read_keys(struct mask_parser *p, struct mask_node *node)
     struct list x = {p->mask->n_numbers};
     const char *begin = arg.text;
     int64_t n = 1;
+    p->mask->counts_tokens = 1;
     if (!is_pattern(arg) && strchr("0123456789+-", *begin) == NULL) {
         attn_mask_name(p, arg);
         bind_keys(p, node);
@@ -195,4 +202,4 @@ const struct mask_kind attn_mask_kind_keys = {
     MASK_CALL("keys", read_keys,
               "lengths, patterns or a name: keys(5,8), keys(x0110) or keys(NAME)",
               "keys(n1,n2,...)          j < n of the batch; also keys(x0110,...) and keys(NAME)"),
-    .allows = in_lengths, .cell = cell_of_lengths};
+    .allows = in_lengths, .cell = cell_of_lengths, .tell = tell_lengths};

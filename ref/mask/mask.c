@@ -58,6 +58,36 @@ int attn_mask_band(const struct attn_mask *mask, int64_t b, int64_t *least, int6
     return mask_band(&v, least, most);
 }
 
+/* Call *n below this node; *n falls by the calls that there are before it. */
+static const struct mask_node *call_below(const struct attn_mask *mask,
+                                          const struct mask_node *node, int64_t *n)
+{
+    const struct mask_node *found = NULL;
+    if (node->kind != MASK_all_of)
+        return (*n)-- == 0 ? node : NULL;
+    for (int64_t c = node->child; c >= 0 && found == NULL; c = mask->node[c].next)
+        found = call_below(mask, &mask->node[c], n);
+    return found;
+}
+
+int attn_mask_call(const struct attn_mask *mask, int64_t b, int64_t n, struct attn_mask_call *call)
+{
+    const struct mask_node *node =
+        mask != NULL ? call_below(mask, &mask->node[mask->root], &n) : NULL;
+    *call = (struct attn_mask_call){.length = -1};
+    if (node == NULL)
+        return 0;
+    struct mask_view v = {mask, node, b, 0};
+    if (mask_kind(&v)->tell != NULL)
+        mask_kind(&v)->tell(&v, call);
+    return 1;
+}
+
+int attn_mask_counts_tokens(const struct attn_mask *mask)
+{
+    return mask != NULL && mask->counts_tokens;
+}
+
 /* ---- runs --------------------------------------------------------------------------------- */
 
 int attn_mask_view_span(const struct mask_view *v, int64_t i, int64_t *lo, int64_t *hi)

@@ -61,6 +61,25 @@ int attn_mask_allows(const struct attn_mask *mask, int64_t b, int64_t h, int64_t
  * need not be materialised. */
 int attn_mask_is_none(const struct attn_mask *mask);
 
+/* A call in numbers, as one batch has it. */
+enum attn_call_kind { ATTN_CALL_OTHER, ATTN_CALL_BAND, ATTN_CALL_KEYS, ATTN_CALL_DOCUMENTS };
+struct attn_mask_call {
+    enum attn_call_kind kind;
+    int64_t left, right, offset; /* causal, window: i + offset - left <= j <= i + offset + right;
+                                  * -1: no end on that side                                     */
+    int64_t length; /* of keys(n1,...), and where ends,n1,... aligns a band; -1: it says none    */
+    int64_t n;      /* documents, each from its start to the next, in the mask's memory          */
+    const int64_t *query_start, *key_start;
+};
+
+/* Call n, from 0, of those that & joins: as they were written, but those that list keys out of
+ * order, such as random, last.  Calls that | joins are one, ATTN_CALL_OTHER.  0: there is none. */
+int attn_mask_call(const struct attn_mask *mask, int64_t b, int64_t n, struct attn_mask_call *call);
+
+/* Returns 1 if some call says how many tokens or batches there are: keys, ends, documents, a grid.
+ * Of another number it would be another text. */
+int attn_mask_counts_tokens(const struct attn_mask *mask);
+
 /* Frames of equal size, one behind the other, are a video.  Is every visible pair certainly of one
  * frame (spatial), or of one place of all frames (temporal, skiparse(single,k))?  *frames: how many
  * there are.  An intersection is one where one of its parts is. */

@@ -204,7 +204,7 @@ TEST(caches)
         ck_assert_msg(attn_model_open(by_hand[n].model, &given, &err) == ATTN_OK, "%s", err.text);
         struct attn_case c = {.batch = 3, .dtype = ATTN_BF16};
         const char *const *v = given.model.value;
-        c.kv_heads = atoi(v[ATTN_MODEL_KV_HEADS]);
+        c.heads = c.kv_heads = atoi(v[ATTN_MODEL_KV_HEADS]);
         c.d_key = atoi(v[ATTN_MODEL_DIM]), c.d_value = atoi(v[ATTN_MODEL_DV]);
         attn_case_set_mask(&c, v[ATTN_MODEL_MASK]);
         ck_assert_int_eq(

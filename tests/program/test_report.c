@@ -477,7 +477,15 @@ TEST(numbers_read_well)
         {"prefix(3)", "mask prefix(3)"},
         {"window(9223372036854775807,1,br)", "mask window(9223372036854775807,1,br)"}};
     for (size_t m = 0; m < sizeof mask / sizeof mask[0]; m++) {
-        attn_mask_words(mask[m][0], text);
+        struct attn_case c = {.batch = 1,
+                              .heads = 1,
+                              .kv_heads = 1,
+                              .n_query = 7,
+                              .n_key = 7,
+                              .d_key = 1,
+                              .d_value = 1};
+        attn_case_set_mask(&c, mask[m][0]);
+        attn_mask_words(&c, text);
         ck_assert_str_eq(text, mask[m][1]);
     }
 }

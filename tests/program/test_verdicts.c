@@ -427,6 +427,7 @@ TEST_EACH(errors_of_a_soak, 3)
     static const struct attn_check_request request = {.soak = 1000, .seed = 1};
     struct trouble t = troubles[_i];
     struct attn_candidate s = {.request = &request,
+                               .x.route = &attn_own_route,
                                .x.claims.bits = ATTN_CAP_F32 | ATTN_CAP_CROSS | ATTN_CAP_BACKWARD,
                                .list = attn_verdicts_begin("toy")};
     const struct attn_soak soak = {say_trouble, &t, 1, 1};
@@ -464,8 +465,8 @@ TEST_EACH(page_is_safe, 2)
     struct attn_report *report;
     ck_assert_int_eq(attn_report_open(path, &report, NULL), ATTN_OK);
     int failures, columns = 0;
-    const struct attn_report_about about = {
-        ATTN_EXTERNAL_PLUGIN, hostile, NULL, hostile, hostile, hostile, NULL};
+    const struct attn_external x = {.route = &attn_plugin_route, .source = hostile};
+    const struct attn_report_about about = {&x, hostile, hostile, hostile, NULL};
     attn_report_begin(report, &about);
     free(tell(ATTN_FORMAT_TEXT, 0, report, all_verdicts, &failures));
     ck_assert_int_eq(attn_report_close(report, failures > 0), 1);

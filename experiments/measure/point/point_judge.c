@@ -55,7 +55,7 @@ static void judge(struct attn_point_work *work)
     if (work->claims != NULL)
         attn_claims_precision(work->claims, &setup->problem, &precision);
     else
-        attn_precision_of(work->spec.impl, &work->spec.options, &setup->problem, &precision);
+        attn_precision_of(work->x.spec.impl, &work->x.spec.options, &setup->problem, &precision);
     memset(&result, 0, sizeof result);
     if (has_no_lse(work) &&
         attn_claims_fill_lse(&setup->problem, &t.q, &t.k, &t.v, &t.lse, &err) != ATTN_OK) {
@@ -89,11 +89,11 @@ void attn_point_verify(struct attn_point_work *work)
     double start = attn_seconds(CLOCK_MONOTONIC);
     if (has_no_lse(work))
         blank_lse(work);
-    const struct attn_runner *runner = work->spec.options.runner;
+    const struct attn_runner *runner = work->x.spec.options.runner;
     uint64_t digest = runner != NULL ? attn_point_rank_digest(work)
                                      : attn_setup_digest(&work->setup, NULL, p->c.pass);
     snprintf(p->digest, sizeof p->digest, "%016" PRIx64, digest);
-    const char *damage = work->plugin != NULL ? work->plugin->notes.integrity : "";
+    const char *damage = work->x.plugin != NULL ? work->x.plugin->notes.integrity : "";
     snprintf(p->message, sizeof p->message, "%s", damage);
     int intact = *damage == '\0' && is_intact(&work->setup, p);
     if (runner != NULL)

@@ -60,8 +60,10 @@ enum attn_status attn_point_asked(const json_t *line, struct attn_point_how *how
     if (repeat < 0 || repeat > ATTN_RECORD_TIMES)
         return attn_fail(err, ATTN_EINVAL, "repeat %lld: a record has room for 0 to %d",
                          (long long)repeat, ATTN_RECORD_TIMES);
-    int is_command = strcmp(point->route, attn_external_route[ATTN_EXTERNAL_COMMAND]->word) == 0;
-    return is_command && (how->claims == NULL || how->folder == NULL)
+    const struct attn_external_route *route = attn_external_route_of(point->route);
+    if (route == NULL)
+        return attn_fail(err, ATTN_EINVAL, "no route is called '%s'", point->route);
+    return route->load == NULL && (how->claims == NULL || how->folder == NULL)
                ? attn_fail(err, ATTN_EINVAL, "a command needs \"claims\" and \"folder\"")
                : ATTN_OK;
 }
@@ -182,7 +184,7 @@ void attn_point_price(const struct attn_plan_point *of, struct attn_point *p, in
     p->c = of->c;
     p->stack = of->layers;
     enum attn_status status = of->external != NULL
-                                  ? attn_external_spec_preflight(of->external, &p->c, p, need, &err)
+                                  ? attn_preflight_external(of->external, &p->c, p, need, &err)
                                   : attn_preflight_case(&of->spec, &p->c, p, need, &err);
     if (status == ATTN_OK)
         return;

@@ -124,8 +124,8 @@ static enum attn_status check_inside(const struct attn_files *files, const char 
     struct attn_chain chain;
     attn_case_set_mask(&inside, text);
     enum attn_status status = attn_case_open(&inside, NULL, &problem, &mask, err);
-    if (status == ATTN_OK && (!attn_chain_of(mask, &chain) || chain.documents != NULL ||
-                              chain.lengths != NULL || !files->packed.is_self))
+    if (status == ATTN_OK && (!attn_chain_of(mask, &chain) || chain.documents.n > 0 ||
+                              chain.length >= 0 || !files->packed.is_self))
         status = attn_fail(err, ATTN_EINVAL,
                            "mask '%.80s' inside documents of several lengths: causal and window "
                            "masks are understood there, where every document has as many queries "

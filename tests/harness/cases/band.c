@@ -1,130 +1,72 @@
-/* See band.h.  The mask's own text is read: it is short, canonical in its calls, and says what the
- * author meant, which pairs alone do not (a window as wide as the keys is none). */
+/* See band.h.  Its calls say what the author meant, which pairs alone do not (a window as wide as
+ * the keys is none). */
 #include "tests/harness/cases/band.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "tests/harness/base/tensor.h"
-
-static int read_number(const char **at, char behind, int64_t *value)
-{
-    char *end;
-    *value = strtoll(*at, &end, 10);
-    if (end == *at || *end != behind)
-        return 0;
-    *at = end + 1;
-    return 1;
-}
-
-/* Numbers up to the closing parenthesis; a list that was read before must be the same. */
-static int read_lengths(const char **at, const char **lengths)
-{
-    const char *list = *at;
-    size_t n = strspn(list, "0123456789,");
-    if (n == 0 || list[n] != ')' || (*lengths != NULL && strncmp(*lengths, list, n + 1) != 0))
-        return 0;
-    *lengths = list;
-    *at = list + n + 1;
-    return 1;
-}
-
-int64_t attn_length_of(const char *lengths, int64_t b)
-{
-    char *end;
-    int64_t length = strtoll(lengths, &end, 10);
-    for (; b > 0 && *end == ','; b--)
-        length = strtoll(end + 1, &end, 10);
-    return length;
-}
-
-/* A: tl, br, a signed offset, or ends and lengths, up to the closing parenthesis. */
-static int read_alignment(const char **at, const struct attn_mask_shape *shape, int64_t *offset,
-                          int *is_ends, const char **lengths)
-{
-    if (strncmp(*at, "ends,", 5) == 0) {
-        *offset = 0;
-        *is_ends = 1;
-        *at += 5;
-        return read_lengths(at, lengths);
-    }
-    int is_tl = strncmp(*at, "tl)", 3) == 0;
-    if (!is_tl && strncmp(*at, "br)", 3) != 0)
-        return read_number(at, ')', offset);
-    *offset = is_tl ? 0 : shape->n_key - shape->n_query;
-    *at += 3;
-    return 1;
-}
-
-static int read_call(const char **at, const struct attn_mask_shape *shape, struct attn_band *band,
-                     int *is_ends, const char **lengths)
-{
-    if (strncmp(*at, "causal(", 7) == 0) {
-        *at += 7;
-        band->left = -1;
-        band->right = 0;
-        return read_alignment(at, shape, &band->offset, is_ends, lengths);
-    }
-    if (strncmp(*at, "window(", 7) != 0)
-        return 0;
-    *at += 7;
-    return read_number(at, ',', &band->left) && read_number(at, ',', &band->right) &&
-           read_alignment(at, shape, &band->offset, is_ends, lengths);
-}
 
 static int64_t narrower(int64_t a, int64_t b)
 {
     return a < 0 ? b : b < 0 || a < b ? a : b;
 }
 
-int attn_documents_next(const char **list, int64_t *n_query, int64_t *n_key)
+/* A band under the alignment of those before. */
+static int add_band(struct attn_chain *x, const struct attn_mask_call *call)
 {
-    char *end;
-    *n_query = *n_key = strtoll(*list, &end, 10);
-    if (end == *list)
+    const struct attn_band other = {call->offset, call->left, call->right};
+    const int is_ends = call->length >= 0;
+    if (x->n_bands > 0 && (other.offset != x->band.offset || is_ends != x->is_ends))
         return 0;
-    if (*end == 'x')
-        *n_key = strtoll(end + 1, &end, 10);
-    *list = end + (*end == ',');
+    x->band = x->n_bands++ == 0
+                  ? other
+                  : (struct attn_band){other.offset, narrower(x->band.left, other.left),
+                                       narrower(x->band.right, other.right)};
+    x->is_ends = is_ends;
     return 1;
+}
+
+static int add_documents(struct attn_chain *x, const struct attn_mask_call *call)
+{
+    if (x->documents.n > 0)
+        return 0;
+    x->documents = (struct attn_documents){call->n, call->query_start, call->key_start};
+    for (int64_t t = 1; t <= call->n; t++)
+        x->is_self &= call->query_start[t] - call->query_start[t - 1] ==
+                      call->key_start[t] - call->key_start[t - 1];
+    return 1;
+}
+
+/* The chain of one batch. */
+static int chain_of(const struct attn_mask *mask, int64_t b, struct attn_chain *x)
+{
+    struct attn_mask_call call;
+    int has_keys = 0, is_chain = mask != NULL;
+    *x = (struct attn_chain){.is_self = 1, .length = -1};
+    for (int64_t n = 0; is_chain && attn_mask_call(mask, b, n, &call); n++) {
+        is_chain = call.kind == ATTN_CALL_BAND        ? add_band(x, &call)
+                   : call.kind == ATTN_CALL_DOCUMENTS ? add_documents(x, &call)
+                                                      : call.kind == ATTN_CALL_KEYS;
+        has_keys |= call.kind == ATTN_CALL_KEYS;
+        is_chain &= call.length < 0 || x->length < 0 || call.length == x->length;
+        x->length = call.length < 0 ? x->length : call.length;
+    }
+    /* A window may see behind the end that it is aligned to: then that is no length. */
+    return is_chain && (!x->is_ends || has_keys || x->band.right == 0);
 }
 
 int attn_chain_of(const struct attn_mask *mask, struct attn_chain *x)
 {
-    const struct attn_mask_shape *shape = attn_mask_shape(mask);
-    const char *at = attn_mask_text(mask);
-    int has_keys = 0;
-    *x = (struct attn_chain){.is_self = 1};
-    for (;; at++) {
-        struct attn_band other;
-        int is_ends = 0;
-        if (strncmp(at, "keys(", 5) == 0) {
-            at += 5;
-            has_keys = read_lengths(&at, &x->lengths);
-            if (!has_keys)
-                return 0;
-        } else if (x->documents == NULL && strncmp(at, "documents(", 10) == 0) {
-            x->documents = at + 10;
-            at += strcspn(at, ")") + 1;
-        } else if (!read_call(&at, shape, &other, &is_ends, &x->lengths) ||
-                   (x->n_bands > 0 && (other.offset != x->band.offset || is_ends != x->is_ends))) {
+    struct attn_chain other;
+    const int64_t batches = attn_mask_varies_by_batch(mask) ? attn_mask_shape(mask)->batch : 1;
+    for (int64_t b = 1; b < batches; b++)
+        if (!chain_of(mask, b, &other))
             return 0;
-        } else if (x->n_bands++ == 0) {
-            x->band = other;
-            x->is_ends = is_ends;
-        } else {
-            x->band.left = narrower(x->band.left, other.left);
-            x->band.right = narrower(x->band.right, other.right);
-        }
-        if (*at != '&')
-            break;
-    }
-    int64_t n_query, n_key;
-    for (const char *list = x->documents;
-         list != NULL && attn_documents_next(&list, &n_query, &n_key);)
-        x->is_self &= n_query == n_key;
-    /* A window may see behind the end that it is aligned to: then that is no length. */
-    return *at == '\0' && (!x->is_ends || has_keys || x->band.right == 0);
+    return chain_of(mask, 0, x);
+}
+
+int64_t attn_mask_length(const struct attn_mask *mask, int64_t b)
+{
+    struct attn_chain chain;
+    return chain_of(mask, b, &chain) ? chain.length : -1;
 }
 
 int attn_mask_has_empty_rows(const struct attn_mask *mask, int64_t batch, int64_t heads,

@@ -145,16 +145,17 @@ enum attn_claims_mask attn_claims_mask(const struct attn_claims *claims,
     int is_chain = attn_chain_of(p->mask, &chain);
     /* ALiBi counts from the start of a batch entry: the same inside documents that have as many
      * queries as keys, another number in each of others. */
-    if (is_chain && attn_claims_are_packed(claims) && chain.documents != NULL &&
+    if (is_chain && attn_claims_are_packed(claims) && chain.documents.n > 0 &&
         (chain.is_self || (chain.n_bands == 0 && p->bias.kind != ATTN_BIAS_ALIBI))) {
         given->documents = chain.documents;
         given->is_self = chain.is_self;
     }
     if (is_chain && claims->layout == ATTN_PLUGIN_PAGED) {
-        given->lengths = chain.lengths;
+        given->has_lengths = chain.length >= 0;
         given->is_ends = chain.is_ends;
     }
-    if (!is_chain || chain.documents != given->documents || chain.lengths != given->lengths)
+    if (!is_chain || chain.documents.n != given->documents.n ||
+        (chain.length >= 0) != given->has_lengths)
         return ATTN_CLAIMS_BYTES;
     if (chain.n_bands == 0)
         return ATTN_CLAIMS_NO_MASK;
@@ -162,7 +163,7 @@ enum attn_claims_mask attn_claims_mask(const struct attn_claims *claims,
         chain.band.offset = p->n_key - p->n_query; /* of a batch whose keys all count */
     given->claim = claim_of(p, &chain.band);
     if (!(claims->bits & given->claim) || !aligned(claims, p, &chain.band) ||
-        (given->lengths != NULL && !chain.is_ends))
+        (given->has_lengths && !chain.is_ends))
         return ATTN_CLAIMS_BYTES;
     given->band = chain.band;
     if (claims->window == ATTN_PLUGIN_WINDOW_WITH_SELF) {

@@ -108,12 +108,11 @@ enum attn_claims_mask { ATTN_CLAIMS_NO_MASK, ATTN_CLAIMS_BAND, ATTN_CLAIMS_BYTES
 struct attn_given_mask {
     struct attn_band band; /* in the claims' own counting, inside each document of a packed batch */
     unsigned claim; /* that it needs: CAUSAL or BAND if it is one, whatever is claimed; DENSE */
-    const char *documents; /* of the mask, where they become documents of a packed batch and so
-                              vanish from it (band.h); or NULL */
-    int is_self;           /* 0: some of these have other numbers of queries than of keys */
-    const char *lengths;   /* of K and V in pages: where they end in each batch (attn_length_of);
-                              NULL: at Lk */
-    int is_ends;           /* 1: the last query of each batch stands at that end */
+    struct attn_documents documents; /* of the mask, where they become documents of a packed batch
+                                        and so vanish from it; or none */
+    int is_self;     /* 0: some of these have other numbers of queries than of keys */
+    int has_lengths; /* of K and V in pages: they end where attn_mask_length says, else at Lk */
+    int is_ends;     /* 1: the last query of each batch stands at that end */
 };
 enum attn_claims_mask attn_claims_mask(const struct attn_claims *claims,
                                        const struct attn_problem *problem,

@@ -7,6 +7,7 @@
 
 #include "ref/impl.h"
 #include "ref/mask/nearest.h"
+#include "tests/harness/cases/band.h"
 
 const char *const attn_model_flag[ATTN_MODEL_VALUES] = {
     "heads", "kv-heads", "dim", "dv", "keys", "mask", "scale", "softcap", "dtype"};
@@ -70,6 +71,18 @@ enum attn_status attn_model_open(const char *text, struct attn_model_given *give
 enum { TILES, PREFILL, DECODE, BACKWARD };
 static const char *const suffix[ATTN_MODEL_CASES] = {"", "-prefill", "-decode", "-backward"};
 
+/* Keys to the left of a query; -1: all. */
+static int64_t window_of(const char *text)
+{
+    const struct attn_mask_shape shape = {1, 1, 1, 1};
+    struct attn_mask *mask;
+    struct attn_chain chain;
+    attn_mask_parse(text, &shape, NULL, &mask, NULL);
+    int64_t left = attn_chain_of(mask, &chain) ? chain.band.left : -1;
+    attn_mask_free(mask);
+    return left;
+}
+
 /* Lengths differ from model to model, so that tails do.  A window hides something.  The oracle is
  * asked little of subsets: they are the data of a prefill and of many heads, where their answer
  * is exact. */
@@ -83,7 +96,7 @@ void attn_model_case(const struct attn_model *model, int index, unsigned claims,
     static const char *const why[ATTN_MODEL_CASES] = {
         "two tiles of 128 and a tail", "three tiles of 128 and a tail", "one query, 4,099 keys",
         "gradients of two tiles of 128 and a tail"};
-    const char *const *v = model->value, *window = strstr(v[ATTN_MODEL_MASK], "window(");
+    const char *const *v = model->value;
     int number = (int)(model - attn_models), d = atoi(v[ATTN_MODEL_DIM]),
         kv = atoi(v[ATTN_MODEL_KV_HEADS]);
     int group = atoi(v[ATTN_MODEL_HEADS]) / kv < 16 ? atoi(v[ATTN_MODEL_HEADS]) / kv : 16;
@@ -95,10 +108,8 @@ void attn_model_case(const struct attn_model *model, int index, unsigned claims,
     int is_long = index == PREFILL || index == DECODE, is_many = group > 4 && d <= 256;
     int is_exact =
         (index == PREFILL || is_many) && v[ATTN_MODEL_SOFTCAP][0] == '\0' && field[0] == '\0';
-    char mask[64];
-    snprintf(mask, sizeof mask, "%s", v[ATTN_MODEL_MASK]);
-    if (window != NULL && atoi(window + 7) >= n_key)
-        snprintf(mask + (window - v[ATTN_MODEL_MASK]), 32, "window(99%s", strchr(window, ','));
+    const char *mask =
+        window_of(v[ATTN_MODEL_MASK]) >= n_key ? "causal(br)&window(99,0,br)" : v[ATTN_MODEL_MASK];
     kv = kv > 1 ? 2 : 1; /* with one, every head would have the right one */
     snprintf(c->name, sizeof c->name, "shape-%s%s", model->name, suffix[index]);
     snprintf(c->why, sizeof c->why, "the shape of %s: %s", model->name, why[index]);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/harness/base/fileio.h"
 #include "tests/harness/cases/tiers.h"
 
 /* ---- one case -------------------------------------------------------------------------------- */
@@ -24,18 +25,25 @@ static int is_given_as_band(const struct attn_claims *claims, const struct attn_
  * sequence: keys(20,7)&causal(br) is asked as causal(ends,20,7). */
 static void page(struct attn_case *c)
 {
-    static const char causal[] = ")&causal(br)";
-    size_t n = strlen(c->mask), behind = sizeof causal - 1;
+    struct attn_setup setup;
+    struct attn_mask_call keys, causal, more;
     if (!attn_case_special_is_backward(c->special)) {
         c->pass = ATTN_FORWARD;
         c->d_lse = c->d_bias = 0;
     }
-    if (n < behind + 6 || strcmp(c->mask + n - behind, causal) != 0 ||
-        strncmp(c->mask, "keys(", 5) != 0 || strspn(c->mask + 5, "0123456789,") != n - behind - 5)
+    if (attn_setup_describe(c, &setup, NULL) != ATTN_OK)
         return;
-    char list[ATTN_CASE_MASK];
-    snprintf(list, sizeof list, "%.*s", (int)(n - behind - 5), c->mask + 5);
-    snprintf(c->mask, sizeof c->mask, "causal(ends,%s)", list);
+    const struct attn_mask *mask = setup.problem.mask;
+    if (attn_mask_call(mask, 0, 0, &keys) && keys.kind == ATTN_CALL_KEYS &&
+        attn_mask_call(mask, 0, 1, &causal) && causal.kind == ATTN_CALL_BAND && causal.left < 0 &&
+        causal.right == 0 && causal.length < 0 && causal.offset == c->n_key - c->n_query &&
+        !attn_mask_call(mask, 0, 2, &more)) {
+        snprintf(c->mask, sizeof c->mask, "causal(ends");
+        for (int64_t b = 0; b < (attn_mask_varies_by_batch(mask) ? c->batch : 1); b++)
+            attn_append(c->mask, ATTN_CASE_MASK, ",%lld", (long long)attn_mask_length(mask, b));
+        attn_append(c->mask, ATTN_CASE_MASK, ")");
+    }
+    attn_setup_close(&setup);
 }
 
 void attn_case_narrow(const struct attn_claims *claims, struct attn_case *c)

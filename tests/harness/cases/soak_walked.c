@@ -15,9 +15,16 @@ static void note(unsigned char *met, int64_t n, int64_t most)
 void attn_soak_note(const struct attn_claims *claims, const struct attn_case *c,
                     struct attn_soak_walked *x)
 {
-    int window = strncmp(c->mask, "window(", 7) == 0 ? (int)strtol(c->mask + 7, NULL, 10) : 0;
-    int is_plain = strcmp(c->mask, "none") == 0 || window >= 7 ||
-                   (strncmp(c->mask, "causal(", 7) == 0 && strpbrk(c->mask, "&|") == NULL);
+    struct attn_setup setup;
+    struct attn_mask_call call, more;
+    if (attn_setup_describe(c, &setup, NULL) != ATTN_OK)
+        return;
+    const struct attn_mask *mask = setup.problem.mask;
+    int is_band = attn_mask_call(mask, 0, 0, &call) && call.kind == ATTN_CALL_BAND;
+    int64_t window = is_band && call.left > 0 ? call.left : 0;
+    int is_plain = mask == NULL || window >= 7 ||
+                   (is_band && call.left < 0 && !attn_mask_call(mask, 0, 1, &more));
+    attn_setup_close(&setup);
     if (!is_plain || c->fill != ATTN_FILL_NORMAL || !isnan(c->scale) || c->special != 0 ||
         c->bias != ATTN_CASE_BIAS_NONE || c->n_query < 5 || c->n_key < 5 || c->kv_heads == 0 ||
         c->batch == 0 || (c->pass == ATTN_FORWARD && claims->bits & ATTN_CAP_BACKWARD))

@@ -102,16 +102,15 @@ static void take_pass(const struct attn_battery_case *hand, const struct attn_cl
     c->d_bias &= c->pass == ATTN_BACKWARD && (claims->bits & ATTN_CAP_DBIAS) != 0;
 }
 
-/* Calls that speak of how many tokens there are. */
+/* Its mask speaks of how many tokens there are. */
 static int has_lengths(const struct attn_case *c)
 {
-    static const char *const call[] = {"documents(", "spatial(", "temporal(", "axial2d(",
-                                       "dilated(",   "local2d(", "local3d(",  "ends,",
-                                       "keys(",      NULL};
-    int n = 0;
-    while (call[n] != NULL && strstr(c->mask, call[n]) == NULL)
-        n++;
-    return call[n] != NULL;
+    struct attn_setup setup;
+    if (attn_setup_describe(c, &setup, NULL) != ATTN_OK)
+        return 0;
+    int counts = attn_mask_counts_tokens(setup.problem.mask);
+    attn_setup_close(&setup);
+    return counts;
 }
 
 void attn_case_reshape(const struct attn_claims *claims, struct attn_case *c)
@@ -119,6 +118,7 @@ void attn_case_reshape(const struct attn_claims *claims, struct attn_case *c)
     const struct attn_shapes *shapes = &claims->shapes;
     int64_t group = c->kv_heads > 0 ? c->heads / c->kv_heads : 1;
     int is_exact = c->fill == ATTN_FILL_REVEAL || c->fill == ATTN_FILL_SELECT;
+    const struct attn_case whole = *c;
     group = claims->bits & ATTN_CAP_GQA
                 ? attn_shapes_nearest(shapes, ATTN_FACTOR_GROUP, group > 0 ? group : 1)
                 : 1;
@@ -133,7 +133,7 @@ void attn_case_reshape(const struct attn_claims *claims, struct attn_case *c)
     c->d_value = claims->bits & ATTN_CAP_DV
                      ? attn_shapes_nearest(shapes, ATTN_FACTOR_DV, c->d_value)
                      : c->d_key;
-    if (has_lengths(c))
+    if (has_lengths(&whole))
         return;
     if (!(claims->bits & ATTN_CAP_CROSS))
         c->n_query = c->n_key = c->n_query > c->n_key ? c->n_query : c->n_key;

@@ -11,24 +11,18 @@
 
 /* ---- the mask, taken apart ------------------------------------------------------------------- */
 
-/* The band of causal(A) and window(l,r,A). */
-static struct attn_fault_band band_of(const char *text, const struct attn_problem *p)
+/* The band of one call, causal(A) or window(l,r,A). */
+static struct attn_fault_band band_of(const struct attn_mask *mask)
 {
-    long long left = -1, right = 0;
-    char align[32];
-    int n = 0;
-    struct attn_fault_band band = {.kind = ATTN_BAND_WINDOW};
-    sscanf(text, "window(%lld,%lld,%31[^)])%n", &left, &right, align, &n);
-    if (n == 0) {
-        band.kind = ATTN_BAND_CAUSAL;
-        sscanf(text, "causal(%31[^)])%n", align, &n);
-    }
-    if (n == 0 || text[n] != '\0')
+    struct attn_mask_call call, more;
+    if (!attn_mask_call(mask, 0, 0, &call) || call.kind != ATTN_CALL_BAND ||
+        attn_mask_call(mask, 0, 1, &more))
         return (struct attn_fault_band){.kind = ATTN_BAND_NONE};
-    band.offset = strcmp(align, "br") == 0 ? p->n_key - p->n_query : strtoll(align, NULL, 10);
-    band.left = left < 0 ? ATTN_NO_END : left;
-    band.right = right < 0 ? ATTN_NO_END : right;
-    return band;
+    return (struct attn_fault_band){.kind = call.left < 0 && call.right == 0 ? ATTN_BAND_CAUSAL
+                                                                             : ATTN_BAND_WINDOW,
+                                    .offset = call.length < 0 ? call.offset : 0,
+                                    .left = call.left < 0 ? ATTN_NO_END : call.left,
+                                    .right = call.right < 0 ? ATTN_NO_END : call.right};
 }
 
 /* The length of the text up to the next & or | outside of parentheses. */
@@ -68,10 +62,10 @@ static void open_parts(struct attn_failed_run *run)
         snprintf(part->text, sizeof part->text, "%.*s", (int)n, text);
         part->is_or = text[n] == '|';
         part->is_and = is_and || text[n] == '&' || n == strlen(whole);
-        part->band = band_of(part->text, p);
         is_and = text[n] == '&';
         attn_case_set_mask(&c, part->text);
         ok = attn_case_open(&c, &source, &of_part, &part->mask, NULL) == ATTN_OK;
+        part->band = band_of(part->mask);
         text += n + (text[n] != '\0');
     }
     if (!ok || *text != '\0')

@@ -314,7 +314,7 @@ static enum attn_status open_problem(struct attn_setup *s, struct attn_error *er
     struct attn_mask_maker maker = {&s->given, &s->made};
     const struct attn_mask_source source = {attn_made_tensor_find, &maker};
     enum attn_status status = attn_case_open(&s->given, &source, &s->problem, &s->mask, err);
-    if (strcmp(s->given.mask, "none") == 0)
+    if (attn_mask_is_none(s->mask))
         s->problem.mask = NULL;
     return status;
 }

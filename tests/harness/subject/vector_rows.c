@@ -20,22 +20,21 @@
 
 /* Document after document of one batch entry; returns how many there are.  q and k, where they are
  * not NULL, get the end of each, counted from q[0] and k[0]. */
-static int64_t cut(const char *list, const struct attn_problem *p, int32_t *q, int32_t *k)
+static int64_t cut(const struct attn_documents *list, const struct attn_problem *p, int32_t *q,
+                   int32_t *k)
 {
-    int64_t n = 0, rows, keys;
-    if (list == NULL) {
+    if (list->n == 0) {
         if (q != NULL) {
             q[1] = q[0] + (int32_t)p->n_query;
             k[1] = k[0] + (int32_t)p->n_key;
         }
         return 1;
     }
-    for (; attn_documents_next(&list, &rows, &keys); n++)
-        if (q != NULL) {
-            q[n + 1] = q[n] + (int32_t)rows;
-            k[n + 1] = k[n] + (int32_t)keys;
-        }
-    return n;
+    for (int64_t t = 1; t <= list->n && q != NULL; t++) {
+        q[t] = q[0] + (int32_t)list->query_start[t];
+        k[t] = k[0] + (int32_t)list->key_start[t];
+    }
+    return list->n;
 }
 
 /* An I32 tensor of zeros, the next of rows->given; NULL without memory. */
@@ -77,7 +76,7 @@ static enum attn_status pack(const struct attn_claims *claims, const struct attn
     const struct attn_problem *p = x->problem;
     struct attn_given_mask given;
     attn_claims_mask(claims, p, &given);
-    const char *list = given.documents;
+    const struct attn_documents *list = &given.documents;
     if (p->n_query > INT32_MAX / (2 * p->batch + 2) || p->n_key > INT32_MAX / (2 * p->batch + 2))
         return attn_fail(err, ATTN_ENOTSUP,
                          "more tokens than cu_seqlens, which are i32, can count");
@@ -162,7 +161,7 @@ static enum attn_status page(const struct attn_claims *claims, const struct attn
     if (table == NULL || lengths == NULL || at == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory for a table of pages");
     for (int64_t b = 0; b < p->batch; b++)
-        lengths[b] = (int32_t)(given.lengths != NULL ? attn_length_of(given.lengths, b) : p->n_key);
+        lengths[b] = (int32_t)(given.has_lengths ? attn_mask_length(p->mask, b) : p->n_key);
     const int32_t pages = number_pages(x, lengths, size, n, table) + SPARE;
     int32_t *order = calloc((size_t)pages, sizeof *order);
     if (order == NULL)
