@@ -7,11 +7,78 @@
 #include "optimized/parallel/parallel.h"
 #include "optimized/parallel/rank_runner.h"
 #include "optimized/parallel/rank_sink.h"
-#include "optimized/parallel/transport/transport_count.h"
 #include "optimized/parallel/transport/transport_sim.h"
 #include "optimized/parallel/travel/work_buffers.h"
 #include "ref/clock.h"
 #include "ref/problem.h"
+
+/* ---- a transport that counts messages, for prices and logs: no threads and no data -------------
+ *
+ * One rank after another runs its whole code.  A message is done when it is posted, and nothing
+ * arrives, so what a rank sends and when can be known for thousands of ranks: prices are compared
+ * with it, and logs for pictures are made of it.  Buffers are taken as always, and those that the
+ * rank code fills are filled.  A schedule that would deadlock is not found here. */
+
+/* Of all ranks together. */
+struct count {
+    int64_t sent, wanted; /* messages */
+    int64_t bytes_sent, bytes_wanted;
+};
+
+static enum attn_status count_post(struct attn_transport *t, struct attn_post *post,
+                                   struct attn_error *err)
+{
+    struct count *count = t->state;
+    (void)err;
+    for (int m = 0; m < post->n_sends; m++) {
+        count->bytes_sent += attn_pieces_bytes(post->send[m].piece, post->send[m].pieces);
+        post->send[m].post = NULL;
+    }
+    for (int m = 0; m < post->n_receives; m++) {
+        count->bytes_wanted += attn_pieces_bytes(post->receive[m].piece, post->receive[m].pieces);
+        post->receive[m].post = NULL;
+    }
+    count->sent += post->n_sends;
+    count->wanted += post->n_receives;
+    post->undone = 0;
+    return ATTN_OK;
+}
+
+static enum attn_status count_wait(struct attn_transport *t, struct attn_post *post,
+                                   struct attn_error *err)
+{
+    (void)t, (void)post, (void)err;
+    return ATTN_OK;
+}
+
+static void count_end(struct attn_transport *t, enum attn_status status)
+{
+    (void)t, (void)status;
+}
+
+static const struct attn_transport_ops count_ops = {1, count_post, count_wait, count_end};
+
+/* It ends with the first rank that fails; with EPEER when the messages or bytes that all ranks
+ * together send are not those that they wait for. */
+static enum attn_status count_run(int size, const struct attn_rank_code *code,
+                                  struct attn_error *err)
+{
+    struct count count = {0};
+    enum attn_status status = ATTN_OK;
+    if (size < 1 || size > ATTN_MAX_RANKS)
+        return attn_fail(err, ATTN_EINVAL, "%d ranks: 1 to %d would work", size, ATTN_MAX_RANKS);
+    for (int r = 0; r < size && status == ATTN_OK; r++) {
+        struct attn_transport t = {.ops = &count_ops, .state = &count, .rank = r, .size = size};
+        status = attn_transport_end(&t, code->run(code->arg, &t, err), err);
+    }
+    if (status == ATTN_OK && (count.sent != count.wanted || count.bytes_sent != count.bytes_wanted))
+        status =
+            attn_fail(err, ATTN_EPEER,
+                      "%lld messages of %lld bytes are sent, %lld of %lld bytes are waited for",
+                      (long long)count.sent, (long long)count.bytes_sent, (long long)count.wanted,
+                      (long long)count.bytes_wanted);
+    return status;
+}
 
 /* ---- ranks ----------------------------------------------------------------------------------- */
 
@@ -167,7 +234,7 @@ static enum attn_status run_ranks(struct attn_rank_group *group)
     if (runner != NULL)
         status = runner->run(runner->state, ranks, &code, ctx->error);
     else
-        status = ctx->counts_only ? attn_count_run(ranks, &code, ctx->error)
+        status = ctx->counts_only ? count_run(ranks, &code, ctx->error)
                                   : attn_sim_run(&group->ledger, ranks, &code, ctx->error);
     if (ctx->seal != NULL)
         ctx->seal->seal(ctx->seal->arg, 0);
