@@ -515,6 +515,7 @@ TEST(a_report_is_whole)
                                         "figures/memory-causal.pdf",
                                         "figures/time-causal.svg",
                                         "figures/error-causal.svg"};
+    ck_assert_int_eq(setenv("ATTN_PICTURES", "all", 1), 0);
     fixture_add_curves();
     /* Self-contained: nothing is fetched.  No groups of two kinds: said, not drawn. */
     fixture_expect_page(0, WORDS("</html>", "2.00 ± 0.00", "<svg role=\"img\"",
