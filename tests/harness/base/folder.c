@@ -28,7 +28,7 @@ enum attn_status attn_folder_make(const char *path, struct attn_error *err)
     return attn_fault(err, ATTN_ENOMEM, path, "cannot be made a folder: %s", strerror(error));
 }
 
-/* A folder that may not be read may be made so by its owner; else the next step fails, and says so. */
+/* The owner may make a folder readable.  Where that fails the next step fails too, and says why. */
 static void let_in(int at, const char *name)
 {
     if (fchmodat(at, name, 0700, 0) != 0)
