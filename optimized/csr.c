@@ -276,7 +276,7 @@ static int64_t rescales(const struct attn_problem *p, const struct attn_options 
     return 2 + (steps > blocks ? steps : blocks);
 }
 
-/* Probabilities below the smallest normal number are taken for 0 (simd/vec_tmpl.h, exp2). */
+/* Probabilities below the smallest normal number are taken for 0 (simd/math_tmpl.h, exp2). */
 static void precision(const struct attn_problem *p, const struct attn_options *opt,
                       struct attn_precision *x)
 {

@@ -34,7 +34,7 @@ static void put_claims(const struct attn_candidate *s, char *text, size_t size)
                                                                        : "",
                                  c->byte ? "mask 1 = hidden" : ""};
     text[0] = '\0';
-    const unsigned bits = s->x.kind == ATTN_NOT_EXTERNAL ? s->x.spec.impl->caps : c->bits;
+    const unsigned bits = attn_candidate_is_ours(s) ? s->x.spec.impl->caps : c->bits;
     for (int bit = 0; bit < ATTN_CAPS; bit++)
         if (bits & 1u << bit)
             attn_append(text, size, "%s%s", text[0] != '\0' ? " " : "", attn_cap_name(bit));
@@ -55,6 +55,7 @@ static void put_scope(const struct attn_candidate *s, char *scope, size_t scope_
 {
     const struct attn_check_request *q = s->request;
     const char *tier = attn_tier_name[q->tier];
+    const int is_folder = s->x.route == &attn_folder_route;
     char quoted[ATTN_CASE_TEXT + 8];
     scope[0] = flags[0] = '\0';
     if (q->soak > 0) {
@@ -64,13 +65,13 @@ static void put_scope(const struct attn_candidate *s, char *scope, size_t scope_
     } else if (q->relation != NULL) {
         attn_append(scope, scope_size, "relation %.40s", q->relation);
         attn_append(flags, size, " --relation %.40s", q->relation);
-    } else if (q->cases.n > 0 || s->x.kind == ATTN_EXTERNAL_FOLDER) {
-        int n = s->x.kind == ATTN_EXTERNAL_FOLDER ? s->question.n : q->cases.n;
+    } else if (q->cases.n > 0 || is_folder) {
+        int n = is_folder ? s->question.n : q->cases.n;
         attn_append(scope, scope_size, n == 1 ? "one case" : "%d cases", n);
     } else {
         attn_append(scope, scope_size, "the %s tier of seed %lld, %d cases%s", tier,
                     (long long)q->seed, s->question.n,
-                    s->x.kind != ATTN_EXTERNAL_COMMAND ? ", and the relations" : "");
+                    s->x.route->relation != NULL ? ", and the relations" : "");
         attn_append(flags, size, " --tier %s --seed %lld", tier, (long long)q->seed);
     }
     if (q->repeat > 1) {
@@ -91,7 +92,7 @@ static void put_scope(const struct attn_candidate *s, char *scope, size_t scope_
     }
 }
 
-/* For --report: who is judged, on what. */
+/* For --report: the head of the page, with the subject, its claims and the question. */
 static void report_about(const struct attn_candidate *s)
 {
     char claims[600], scope[300], flags[1600], command[sizeof s->route + sizeof flags + 4200];
@@ -99,27 +100,22 @@ static void report_about(const struct attn_candidate *s)
         return;
     put_claims(s, claims, sizeof claims);
     put_scope(s, scope, sizeof scope, flags, sizeof flags);
-    if (s->x.kind == ATTN_EXTERNAL_CALLER)
+    if (s->x.route == &attn_caller_route)
         snprintf(command, sizeof command, "%s", s->route);
     else
         snprintf(command, sizeof command, "%s check %s%s", attn_cli_program(), s->route, flags);
-    const struct attn_report_about about = {
-        s->x.kind,
-        s->x.kind == ATTN_NOT_EXTERNAL ? s->label : s->x.source,
-        s->x.kind == ATTN_EXTERNAL_PLUGIN ? NULL : s->claims_path, /* its own files only */
-        s->list == NULL ? "not known" : claims,
-        scope,
-        command,
-        s->question.tier};
+    const struct attn_report_about about = {&s->x, s->list == NULL ? "not known" : claims, scope,
+                                            command, s->question.tier};
     attn_report_begin(s->report, &about);
 }
 
 void attn_candidate_route(struct attn_candidate *s, const char *flag, const char *value)
 {
     char quoted[sizeof s->route];
-    size_t used = strlen(s->route) + strlen(flag) + 3;
+    size_t used = strlen(s->route) + strlen(flag) + 5;
     attn_cli_quote(value, quoted, sizeof quoted > used + 16 ? sizeof quoted - used : 16);
-    attn_append(s->route, sizeof s->route, "%s%s %s", s->route[0] != '\0' ? " " : "", flag, quoted);
+    attn_append(s->route, sizeof s->route, "%s--%s %s", s->route[0] != '\0' ? " " : "", flag,
+                quoted);
 }
 
 void attn_candidate_again(const struct attn_candidate *s, const char *flag, const char *value,
@@ -130,7 +126,7 @@ void attn_candidate_again(const struct attn_candidate *s, const char *flag, cons
     snprintf(name, sizeof name, "%s", flag);
     for (char *c = name; *c != '\0'; c++)
         *c = (char)toupper((unsigned char)*c);
-    if (s->x.kind == ATTN_EXTERNAL_CALLER)
+    if (s->x.route == &attn_caller_route)
         snprintf(again, ATTN_AGAIN_TEXT, "ATTNLAB_%s=%s %s", name, quoted, s->route);
     else
         snprintf(again, ATTN_AGAIN_TEXT, "check %s --%s %s", s->route, flag, quoted);
@@ -139,23 +135,23 @@ void attn_candidate_again(const struct attn_candidate *s, const char *flag, cons
 void attn_candidate_put_route(struct attn_candidate *s)
 {
     char name[sizeof s->label];
-    if (s->x.kind == ATTN_NOT_EXTERNAL) {
+    if (attn_candidate_is_ours(s)) {
         attn_spec_print(&s->x.spec, name, sizeof name);
         snprintf(s->label, sizeof s->label, "%s", name);
         snprintf(s->route, sizeof s->route, "'%s'", name);
+        s->x.source = s->label;
     }
     if (s->route[0] != '\0')
         return;
-    if (s->x.kind == ATTN_EXTERNAL_PLUGIN)
-        attn_candidate_route(s, "--plugin", s->x.source);
-    if (s->x.kind == ATTN_EXTERNAL_CALLER)
+    if (s->x.route == &attn_caller_route) {
         snprintf(s->route, sizeof s->route, "%s", s->x.source);
-    if (s->x.kind == ATTN_EXTERNAL_COMMAND) {
-        attn_candidate_route(s, "--exec", s->x.source);
-        attn_candidate_route(s, "--claims", s->claims_path);
-        if (s->x.scheme[0] != '\0')
-            attn_candidate_route(s, "--scheme", s->x.scheme);
+        return;
     }
+    attn_candidate_route(s, s->x.route->flag, s->x.source);
+    if (s->x.claims_path != NULL)
+        attn_candidate_route(s, "claims", s->x.claims_path);
+    if (s->x.scheme[0] != '\0')
+        attn_candidate_route(s, "scheme", s->x.scheme);
 }
 
 /* ---- verdicts ----------------------------------------------------------------------------- */
@@ -163,9 +159,8 @@ void attn_candidate_put_route(struct attn_candidate *s)
 enum attn_status attn_candidate_ask(struct attn_candidate *s, struct attn_error *err)
 {
     const struct attn_check_request *q = s->request;
-    const struct attn_asking asking = {&q->cases,         (enum attn_tier)q->tier,
-                                       &s->x.claims,      attn_external_route[s->x.kind]->route,
-                                       (uint64_t)q->seed, 0};
+    const struct attn_asking asking = {&q->cases,         (enum attn_tier)q->tier, &s->x.claims,
+                                       s->x.route->route, (uint64_t)q->seed,       0};
     return q->relation == NULL && q->soak <= 0 ? attn_question_make(&asking, &s->question, err)
                                                : ATTN_OK;
 }
@@ -173,18 +168,18 @@ enum attn_status attn_candidate_ask(struct attn_candidate *s, struct attn_error 
 void attn_candidate_begin(struct attn_candidate *s)
 {
     char words[600];
-    if (s->x.kind != ATTN_NOT_EXTERNAL) {
+    if (!attn_candidate_is_ours(s)) {
         snprintf(s->label, sizeof s->label, s->is_one_of_many ? "%.60s (%.90s)" : "%.60s",
                  s->x.claims.name, s->x.source);
         attn_clean(s->label);
         put_claims(s, words, sizeof words);
-        if (s->x.kind != ATTN_EXTERNAL_CALLER) /* it has just said so */
+        if (s->x.route != &attn_caller_route) /* it has just said so */
             fprintf(stderr, "%s: claims %s\n", s->label, words);
     }
     s->list = attn_verdicts_begin(s->label);
     if (s->question.whole_tier && s->question.tier != NULL)
         s->list->left_out = s->question.tier->left_out;
-    if (s->x.kind != ATTN_NOT_EXTERNAL) /* of its files: as they are now */
+    if (!attn_candidate_is_ours(s)) /* of its files: as they are now */
         report_about(s);
 }
 
@@ -198,21 +193,18 @@ int attn_candidate_fail(struct attn_candidate *s, int status, const char *format
 }
 
 void attn_candidate_say(struct attn_candidate *s, const struct attn_subject *subject,
-                        const struct attn_result *r, const struct attn_wants *wants, double seconds)
+                        const struct attn_answer *answer)
 {
-    struct attn_verdict_entry *entry = attn_verdicts_add(s->list, subject, r, seconds);
-    if (wants != NULL)
-        entry->wants = *wants;
+    const struct attn_result *r = &attn_verdicts_add(s->list, subject, answer)->result;
     s->judged += !attn_verdict_is_no_run(r) && r->verdict != ATTN_ERROR;
 }
 
 void attn_candidate_case(struct attn_candidate *s, const struct attn_asked *asked,
-                         const struct attn_result *r, const struct attn_wants *wants,
-                         double seconds)
+                         const struct attn_answer *answer)
 {
     char text[ATTN_CASE_TEXT], again[ATTN_AGAIN_TEXT];
     const struct attn_battery_case *battery = asked->battery;
-    int ours = s->x.kind == ATTN_NOT_EXTERNAL;
+    int ours = attn_candidate_is_ours(s);
     attn_case_print(&asked->c, text);
     attn_candidate_again(s, "case", text, again);
     if (ours && s->request->repeat > 1)
@@ -227,12 +219,11 @@ void attn_candidate_case(struct attn_candidate *s, const struct attn_asked *aske
                                          battery != NULL ? battery->why : "",
                                          again,
                                          NULL};
-    attn_candidate_say(s, &subject, r, wants, seconds);
+    attn_candidate_say(s, &subject, answer);
 }
 
 void attn_candidate_relation(struct attn_candidate *s, const struct attn_relation *relation,
-                             const struct attn_result *r, const struct attn_wants *wants,
-                             double seconds)
+                             const struct attn_answer *answer)
 {
     char again[ATTN_AGAIN_TEXT];
     attn_candidate_again(s, "relation", relation->id, again);
@@ -243,7 +234,7 @@ void attn_candidate_relation(struct attn_candidate *s, const struct attn_relatio
                                          relation->says,
                                          again,
                                          NULL};
-    attn_candidate_say(s, &subject, r, wants, seconds);
+    attn_candidate_say(s, &subject, answer);
 }
 
 int attn_candidate_wants(const struct attn_candidate *s, const struct attn_relation *relation)
@@ -253,23 +244,23 @@ int attn_candidate_wants(const struct attn_candidate *s, const struct attn_relat
                       : strcmp(id, "all") == 0 || strcmp(id, relation->id) == 0;
 }
 
-/* An ERROR about the whole. */
-static void file_error(struct attn_candidate *s, enum attn_check_kind kind, const char *name,
-                       const char *format, ...) __attribute__((format(printf, 4, 5)));
-static void file_error(struct attn_candidate *s, enum attn_check_kind kind, const char *name,
-                       const char *format, ...)
+/* Adds an ERROR to the verdicts that is of no case. */
+static void add_error(struct attn_candidate *s, enum attn_check_kind kind, const char *name,
+                      const char *format, ...) __attribute__((format(printf, 4, 5)));
+static void add_error(struct attn_candidate *s, enum attn_check_kind kind, const char *name,
+                      const char *format, ...)
 {
-    struct attn_result r = {.verdict = ATTN_ERROR};
+    struct attn_answer answer = {.result.verdict = ATTN_ERROR};
     const struct attn_subject subject = {kind, name, "", "", "", "", NULL};
     va_list args;
     va_start(args, format);
-    vsnprintf(r.text, sizeof r.text, format, args);
+    vsnprintf(answer.result.text, sizeof answer.result.text, format, args);
     va_end(args);
-    attn_verdicts_add(s->list, &subject, &r, 0);
+    attn_verdicts_add(s->list, &subject, &answer);
 }
 
-/* Something was declared (a claim, the value of a factor), and no check that has it was judged: an
- * ERROR, or it would look verified.  has: whether a check has what is declared. */
+/* Adds an ERROR if no check was judged that has a declared claim: it would look verified.
+ * has(x, what): check x has the claim. */
 static void file_unjudged(struct attn_candidate *s, const char *name,
                           int (*has)(const struct attn_verdict_entry *x, int what), int what)
 {
@@ -283,14 +274,14 @@ static void file_unjudged(struct attn_candidate *s, const char *name,
         refused += x->result.by_it;
     }
     if (refused > 0)
-        file_error(s, ATTN_CHECK_CLAIM, name,
-                   "%s is claimed, but it refused every case with it, %d: it is not verified", name,
-                   refused);
+        add_error(s, ATTN_CHECK_CLAIM, name,
+                  "%s is claimed, but it refused every case with it, %d: it is not verified", name,
+                  refused);
     else
-        file_error(s, ATTN_CHECK_CLAIM, name,
-                   "%s is claimed, but no case of this tier exercises it here: it is not "
-                   "verified; do not claim it",
-                   name);
+        add_error(s, ATTN_CHECK_CLAIM, name,
+                  "%s is claimed, but no case of this tier exercises it here: it is not "
+                  "verified; do not claim it",
+                  name);
 }
 
 static int has_claim(const struct attn_verdict_entry *x, int bit)
@@ -298,7 +289,7 @@ static int has_claim(const struct attn_verdict_entry *x, int bit)
     return (x->wants.needs >> bit & 1u) != 0;
 }
 
-/* Every claim, the storage types among them. */
+/* file_unjudged for each claim; storage types are claims, too. */
 static void file_unjudged_claims(struct attn_candidate *s)
 {
     for (int bit = 0; bit < ATTN_CAPS; bit++)
@@ -306,7 +297,7 @@ static void file_unjudged_claims(struct attn_candidate *s)
             file_unjudged(s, attn_cap_name(bit), has_claim, bit);
 }
 
-/* Every declared extent of which a case was made. */
+/* Adds an ERROR for each value of an extent that was declared, asked and always refused. */
 static void file_unjudged_values(struct attn_candidate *s)
 {
     const struct attn_factors *t = &s->question.tier->table;
@@ -315,14 +306,15 @@ static void file_unjudged_values(struct attn_candidate *s)
     for (int f = 0; f < ATTN_EXTENTS; f++)
         for (int v = 0; v < t->of[f].n && s->x.claims.shapes.of[f].n > 0; v++)
             if (met->value[attn_value_id(f, v)] == ATTN_MET_REFUSED)
-                file_error(s, ATTN_CHECK_CLAIM, t->of[f].name,
-                           "%s = %s is declared, but it refused every case with it: it is not "
-                           "verified",
-                           t->of[f].name, t->of[f].value[v]);
+                add_error(s, ATTN_CHECK_CLAIM, t->of[f].name,
+                          "%s = %s is declared, but it refused every case with it: it is not "
+                          "verified",
+                          t->of[f].name, t->of[f].value[v]);
     free(met);
 }
 
-/* Where more is declared than plain arithmetic: what that costs, for each type. */
+/* If more is declared than plain arithmetic: prints for each type which mistakes the wider bound
+ * hides. */
 static void say_cost(const struct attn_candidate *s)
 {
     const struct attn_claims *c = &s->x.claims;
@@ -339,7 +331,7 @@ static void say_cost(const struct attn_candidate *s)
             fprintf(stderr, "note: %s\n", text);
 }
 
-/* Print what is filed, put it on the page, and forget it.  How many failures there are. */
+/* Prints the verdicts, puts them on the page, and frees them.  Returns the number of failures. */
 static int close_books(struct attn_candidate *s)
 {
     const struct attn_tally t = attn_verdicts_tally(s->verdicts, s->list, ATTN_ALL_KINDS);
@@ -373,21 +365,21 @@ int attn_candidate_end(struct attn_candidate *s)
     int nothing = s->judged == 0 && asked.count[ATTN_REFUSED] == asked.n;
     if (nothing) {
         const char *why = first_refusal(s->list);
-        file_error(s, ATTN_CHECK_JUDGED, "",
-                   "not one case could be judged: all were refused, %d by it%s%s%.300s",
-                   asked.by_it, s->request->soak > 0 ? " (a longer soak meets more cases)" : "",
-                   *why != '\0' ? "; the first: " : "", why);
-    } else if (s->question.whole_tier && !s->x.not_reached && s->x.kind != ATTN_NOT_EXTERNAL) {
+        add_error(s, ATTN_CHECK_JUDGED, "",
+                  "not one case could be judged: all were refused, %d by it%s%s%.300s", asked.by_it,
+                  s->request->soak > 0 ? " (a longer soak meets more cases)" : "",
+                  *why != '\0' ? "; the first: " : "", why);
+    } else if (s->question.whole_tier && !s->x.not_reached && !attn_candidate_is_ours(s)) {
         file_unjudged_claims(s);
         if (s->question.tier != NULL)
             file_unjudged_values(s);
     }
-    if (s->x.kind == ATTN_NOT_EXTERNAL)
+    if (attn_candidate_is_ours(s))
         report_about(s);
     else if (s->question.whole_tier)
         say_cost(s);
-    /* A case of the command line that cannot even be set up is a mistake of its author. */
-    int impossible = s->x.kind == ATTN_NOT_EXTERNAL && s->request->cases.n == 1 && s->list->n == 1;
+    /* One case of the command line that cannot be set up is a mistake of its author: exit 2. */
+    int impossible = attn_candidate_is_ours(s) && s->request->cases.n == 1 && s->list->n == 1;
     const struct attn_tally t = attn_verdicts_tally(s->verdicts, s->list, ATTN_ALL_KINDS);
     impossible = impossible && t.errors == 1;
     int failures = close_books(s);
@@ -399,7 +391,7 @@ int attn_candidate_end(struct attn_candidate *s)
 
 void attn_candidate_report_trouble(struct attn_candidate *s)
 {
-    struct attn_result r = {.verdict = ATTN_ERROR};
+    struct attn_answer answer = {.result.verdict = ATTN_ERROR};
     const struct attn_subject subject = {
         ATTN_CHECK_SETUP, "", "it cannot be judged", "", "", "", NULL};
     if (!s->is_one_of_many && s->verdicts->format == ATTN_FORMAT_TEXT) {
@@ -407,13 +399,12 @@ void attn_candidate_report_trouble(struct attn_candidate *s)
         if (s->report == NULL)
             return;
     }
-    snprintf(r.text, sizeof r.text, "%.500s", s->trouble);
+    snprintf(answer.result.text, sizeof answer.result.text, "%.500s", s->trouble);
     snprintf(s->label, sizeof s->label, "%.150s", s->x.source);
     if (s->route[0] == '\0')
-        attn_candidate_route(s, s->x.kind == ATTN_EXTERNAL_PLUGIN ? "--plugin" : "--exec",
-                             s->x.source);
+        attn_candidate_route(s, s->x.route->flag, s->x.source);
     report_about(s);
     s->list = attn_verdicts_begin(s->label);
-    attn_verdicts_add(s->list, &subject, &r, 0);
+    attn_verdicts_add(s->list, &subject, &answer);
     close_books(s);
 }

@@ -20,21 +20,26 @@ static int take_externals(const struct attn_check_request *q, struct attn_candid
         const char *flag = q->externals.at[x].flag, *value = q->externals.at[x].value;
         if (strcmp(flag, "claims") == 0) {
             for (int i = 0; i < n; i++)
-                if (s[i].claims_path == NULL)
-                    s[i].claims_path = value;
+                if (s[i].x.claims_path == NULL)
+                    s[i].x.claims_path = value;
             claims = value;
             continue;
         }
         s[n].x.source = value;
-        s[n++].x.kind = flag[0] == 'p'   ? ATTN_EXTERNAL_PLUGIN
-                        : flag[0] == 'e' ? ATTN_EXTERNAL_COMMAND
-                        : flag[0] == 's' ? ATTN_EXTERNAL_CALLER
-                                         : ATTN_EXTERNAL_FOLDER;
+        s[n++].x.route = attn_external_route_of(flag);
     }
     for (int i = 0; i < n; i++)
-        if (s[i].claims_path == NULL)
-            s[i].claims_path = claims;
+        if (s[i].x.claims_path == NULL)
+            s[i].x.claims_path = claims;
     return n;
+}
+
+static int count(const struct attn_candidate *s, int n, const struct attn_external_route *route)
+{
+    int all = 0;
+    for (int i = 0; i < n; i++)
+        all += s[i].x.route == route;
+    return all;
 }
 
 /* Flags that exclude each other. */
@@ -42,19 +47,16 @@ static enum attn_status check_externals(const struct attn_check_request *q,
                                         const struct attn_candidate *s, int n,
                                         struct attn_error *err)
 {
-    int of[ATTN_EXTERNAL_FOLDER + 1] = {0};
-    for (int i = 0; i < n; i++)
-        of[s[i].x.kind]++;
-    const int plugins = of[ATTN_EXTERNAL_PLUGIN], folders = of[ATTN_EXTERNAL_FOLDER],
-              callers = of[ATTN_EXTERNAL_CALLER];
-    if (s[0].claims_path != NULL && plugins == n)
+    const int plugins = count(s, n, &attn_plugin_route), callers = count(s, n, &attn_caller_route);
+    const int folders = count(s, n, &attn_folder_route);
+    if (s[0].x.claims_path != NULL && plugins == n)
         return attn_fail(err, ATTN_EINVAL, "--claims %s: a plug-in says itself what it claims",
-                         s[0].claims_path);
+                         s[0].x.claims_path);
     const char *wrong =
         callers > 0 && (n > 1 || q->scheme != NULL)
             ? "--serve is judged alone, and not on ranks: --exec takes --scheme"
         : folders > 0 && n > 1 ? "--results is judged alone; --plugin and --exec may be repeated"
-        : of[ATTN_EXTERNAL_COMMAND] + callers > 0 && s[0].claims_path == NULL
+        : plugins + folders < n && s[0].x.claims_path == NULL
             ? "--exec and --serve need --claims FILE: what the code can do (docs/external.md)"
         : q->relation != NULL && plugins + callers < n
             ? "--relation is for plug-ins and --serve: relations change inputs between two calls, "
@@ -74,20 +76,21 @@ static int prepare(struct attn_candidate *s)
     const struct attn_check_request *q = s->request;
     struct attn_error err = {0};
     enum attn_status status = ATTN_OK;
-    if (s->x.kind == ATTN_EXTERNAL_FOLDER) {
+    if (s->x.route == &attn_folder_route) {
         const char *manifest = q->vectors != NULL ? q->vectors : s->x.source;
-        attn_candidate_route(s, "--results", s->x.source);
-        attn_candidate_route(s, "--vectors", manifest);
+        attn_candidate_route(s, "results", s->x.source);
+        attn_candidate_route(s, "vectors", manifest);
         status =
             attn_question_read(manifest, &q->cases, (uint64_t)q->seed, &s->question, &s->x, &err);
     }
-    if (status == ATTN_OK && s->claims_path != NULL)
-        status = attn_claims_read(s->claims_path, &s->x.claims, &err);
+    if (s->x.route->says_claims)
+        s->x.claims_path = NULL;
+    if (status == ATTN_OK && s->x.claims_path != NULL)
+        status = attn_claims_read(s->x.claims_path, &s->x.claims, &err);
     if (status == ATTN_OK && s->request->scheme != NULL)
         status = attn_external_set_scheme(&s->x, s->request->scheme, &err);
-    if (status == ATTN_OK &&
-        (s->x.kind == ATTN_EXTERNAL_COMMAND || s->x.kind == ATTN_EXTERNAL_CALLER ||
-         (s->x.kind == ATTN_EXTERNAL_PLUGIN && !attn_question_needs_claims(&q->cases))))
+    if (status == ATTN_OK && s->question.asked == NULL &&
+        !(s->x.route->says_claims && attn_question_needs_claims(&q->cases)))
         status = attn_candidate_ask(s, &err);
     if (status != ATTN_OK)
         return attn_candidate_fail(s, attn_cli_status(status), "%s", err.text);
@@ -101,14 +104,12 @@ static int judge_external(struct attn_candidate *s, int number)
     const char *work = s->request->work;
     char folder[4096];
     s->x.work = work;
-    if (work != NULL && s->is_one_of_many && s->x.kind == ATTN_EXTERNAL_COMMAND) {
+    if (work != NULL && s->is_one_of_many && s->x.route == &attn_exec_route) {
         mkdir(work, 0777); /* if it cannot be made, neither can the one in it */
         snprintf(folder, sizeof folder, "%.4000s/%d", work, number);
         s->x.work = folder;
     }
-    s->x.timeout_s = s->request->timeout > 0             ? s->request->timeout
-                     : s->x.kind == ATTN_EXTERNAL_PLUGIN ? 20
-                                                         : 600;
+    s->x.timeout_s = s->request->timeout > 0 ? s->request->timeout : s->x.route->usual_s;
     int status = prepare(s);
     if (status == 0)
         status = attn_check_subjects(s, 1);
@@ -161,6 +162,7 @@ static enum attn_status take_specs(struct attn_candidate *s, char **specs, int n
     enum attn_status status = ATTN_OK;
     for (int i = 0; i < n && status == ATTN_OK; i++) {
         int like = 0;
+        s[i].x.route = &attn_own_route;
         status =
             attn_spec_parse(specs != NULL ? specs[i] : attn_impl_at(i)->name, &s[i].x.spec, err);
         if (status == ATTN_OK)

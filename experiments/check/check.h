@@ -69,17 +69,21 @@ struct attn_candidate {
     struct attn_verdict_list *list; /* its own, from attn_candidate_begin on */
     struct attn_question question;
     int is_first; /* of the specs that claim the same, and are asked one question together */
-    struct attn_external x;  /* how it is asked */
-    int is_one_of_many;      /* several are judged: each is named by its source */
-    char label[256];         /* "naive", "naive (./naive.so)": heads the report */
-    char cause[256];         /* the likeliest of its failures, or its trouble; "" */
-    char trouble[1200];      /* why it cannot be judged at all; ""              */
-    char route[1200];        /* "--plugin ./naive.so": for the line "again:"    */
-    const char *claims_path; /* of --claims, or NULL */
-    int keeps;               /* nothing is printed; the caller frees the list */
-    int exit_status;         /* of an external, when it is judged                */
-    int judged;              /* cases with a verdict about the implementation         */
+    struct attn_external x; /* how it is asked */
+    int is_one_of_many;     /* several are judged: each is named by its source */
+    char label[256];        /* "naive", "naive (./naive.so)": heads the report */
+    char cause[256];        /* the likeliest of its failures, or its trouble; "" */
+    char trouble[1200];     /* why it cannot be judged at all; ""              */
+    char route[1200];       /* "--plugin ./naive.so": for the line "again:"    */
+    int keeps;              /* nothing is printed; the caller frees the list */
+    int exit_status;        /* of an external, when it is judged                */
+    int judged;             /* cases with a verdict about the implementation         */
 };
+
+static inline int attn_candidate_is_ours(const struct attn_candidate *s)
+{
+    return s->x.route == &attn_own_route;
+}
 
 /* The cases that it is asked, now that its claims are known; for an external it is freed with it.
  * */
@@ -94,7 +98,7 @@ enum { ATTN_AGAIN_TEXT = 2600 };
 void attn_candidate_again(const struct attn_candidate *s, const char *flag, const char *value,
                           char again[ATTN_AGAIN_TEXT]);
 
-/* Add a flag and its value, quoted for a shell, to the route. */
+/* Add "--FLAG VALUE", quoted for a shell, to the route. */
 void attn_candidate_route(struct attn_candidate *s, const char *flag, const char *value);
 
 /* Make its list of verdicts, now that its claims are known. */
@@ -104,18 +108,15 @@ void attn_candidate_begin(struct attn_candidate *s);
 int attn_candidate_fail(struct attn_candidate *s, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* File the verdict on a case; what repeats it is made of the route.  wants: NULL of ours. */
+/* File the verdict on a case; what repeats it is made of the route. */
 void attn_candidate_case(struct attn_candidate *s, const struct attn_asked *asked,
-                         const struct attn_result *result, const struct attn_wants *wants,
-                         double seconds);
+                         const struct attn_answer *answer);
 void attn_candidate_relation(struct attn_candidate *s, const struct attn_relation *relation,
-                             const struct attn_result *result, const struct attn_wants *wants,
-                             double seconds);
+                             const struct attn_answer *answer);
 
 /* File what is neither: a word about the whole. */
 void attn_candidate_say(struct attn_candidate *s, const struct attn_subject *subject,
-                        const struct attn_result *result, const struct attn_wants *wants,
-                        double seconds);
+                        const struct attn_answer *answer);
 
 /* Is this relation to be run? */
 int attn_candidate_wants(const struct attn_candidate *s, const struct attn_relation *relation);
@@ -130,11 +131,9 @@ int attn_candidate_end(struct attn_candidate *s);
 /* ---- random cases (check_soak.c) ---------------------------------------------------------- */
 
 enum {
-    ATTN_SOAK_SAY = 1,       /* the result will be shown: a failure is worth a diagnosis */
-    ATTN_SOAK_FRESH = 2,     /* in a process that has not yet judged anything           */
-    ATTN_SOAK_CALLS = 16,    /* of each case: a race may strike one call in a thousand  */
-    ATTN_SOAK_OWN_CALLS = 4, /* of our own, whose threads have tests of their own     */
-    ATTN_SOAK_ENOUGH = 8     /* failures: more would be the same bug again              */
+    ATTN_SOAK_SAY = 1,   /* the result will be shown: a failure is worth a diagnosis */
+    ATTN_SOAK_FRESH = 2, /* in a process that has not yet judged anything           */
+    ATTN_SOAK_ENOUGH = 8 /* failures: more would be the same bug again              */
 };
 
 struct attn_soak {

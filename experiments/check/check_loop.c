@@ -46,11 +46,6 @@ struct asking {
     int named;                      /* of a soak: cases so far, each with a folder of its own */
 };
 
-static const struct attn_external_route *route_of(const struct attn_candidate *s)
-{
-    return attn_external_route[s->x.kind];
-}
-
 /* ---- notes ----------------------------------------------------------------------------------- */
 
 static void note(struct notes *notes, const struct attn_answer *answer)
@@ -87,19 +82,20 @@ static void print_notes(const struct attn_plugin_host *host, const struct notes 
 
 static void file_unreached(struct attn_candidate *s)
 {
-    struct attn_result r = {.verdict = ATTN_ERROR};
-    const char *what = s->x.kind == ATTN_EXTERNAL_COMMAND ? "cases not reached" : "not reached";
+    struct attn_answer answer = {.result.verdict = ATTN_ERROR};
+    struct attn_result *r = &answer.result;
+    const char *what = s->x.route->relation == NULL ? "cases not reached" : "not reached";
     const struct attn_subject subject = {ATTN_CHECK_CASE, "", what, "", "", "", NULL};
     if (s->x.not_reached == 0)
         return;
-    r.lacks_memory = !(attn_external_left(&s->x) > 0); /* or time */
-    if (r.lacks_memory)
-        snprintf(r.text, sizeof r.text,
+    r->lacks_memory = !(attn_external_left(&s->x) > 0); /* or time */
+    if (r->lacks_memory)
+        snprintf(r->text, sizeof r->text,
                  "%d cases and relations were not reached: the budget of %g s is used up",
                  s->x.not_reached, s->request->budget);
     else
-        route_of(s)->unreached(&s->x, r.text, sizeof r.text);
-    attn_candidate_say(s, &subject, &r, NULL, 0);
+        s->x.route->unreached(&s->x, r->text, sizeof r->text);
+    attn_candidate_say(s, &subject, &answer);
 }
 
 /* That there are such cases is one ERROR; each by itself is none. */
@@ -118,12 +114,6 @@ static int is_corner(const struct attn_asked *asked)
     return asked->battery != NULL && attn_is_corner(asked->battery->name);
 }
 
-/* Of the time limit of a case, what all corners may take. */
-static double share_of(const struct asking *a)
-{
-    return a->s->request->tier == ATTN_TIER_QUICK ? 0.25 : 2;
-}
-
 /* Seconds that a case would take; before any of its type and pass, as the slowest of the others. */
 static double expected_seconds(const struct asking *a, const struct attn_case *c)
 {
@@ -136,24 +126,6 @@ static double expected_seconds(const struct asking *a, const struct attn_case *c
     return attn_case_work(c) * (own->work > 0 ? own->seconds / own->work : slowest);
 }
 
-/* A corner would not end within a quarter of its time, or all of them not within their share. */
-static int is_too_slow(struct asking *a, const struct attn_asked *asked, struct attn_answer *answer)
-{
-    double seconds = expected_seconds(a, &asked->c);
-    double most = a->s->x.timeout_s / 4, left = share_of(a) * a->s->x.timeout_s - a->in_corners;
-    if (!a->s->question.whole_tier || !is_corner(asked))
-        return 0;
-    a->in_corners += seconds <= most && seconds <= left ? seconds : 0;
-    a->all_corners += seconds;
-    if (seconds <= most && seconds <= left)
-        return 0;
-    *answer = (struct attn_answer){.result = {.verdict = ATTN_SKIPPED}};
-    snprintf(answer->result.text, sizeof answer->result.text,
-             "left out: at its pace it takes about %.3g s", seconds);
-    a->n_slow++;
-    return 1;
-}
-
 /* Bytes that the judge takes for a case: inputs, outputs, gradients, and the truth of each row. */
 static double bytes_of(const struct attn_case *c)
 {
@@ -162,19 +134,32 @@ static double bytes_of(const struct attn_case *c)
     return rows * (2 * (double)(c->d_key + c->d_value) * (double)attn_dtype_size(c->dtype) + TRUTH);
 }
 
-/* A corner wants more than half of the memory that there is: the plug-in needs the other half. */
-static int is_too_large(struct asking *a, const struct attn_asked *asked,
-                        struct attn_answer *answer)
+/* A corner of a whole tier is left out where the judge would take more than half of the memory that
+ * there is, since the plug-in needs the other half; and where it would not end within a quarter of
+ * the time of a case, or all corners not within theirs. */
+static int is_left_out(struct asking *a, const struct attn_asked *asked, struct attn_answer *answer)
 {
-    double bytes = bytes_of(&asked->c);
-    if (!a->s->question.whole_tier || !is_corner(asked) ||
-        bytes <= (double)attn_cli_memory_available() / 2)
+    const double bytes = bytes_of(&asked->c), seconds = expected_seconds(a, &asked->c),
+                 limit = a->s->x.timeout_s,
+                 all = (a->s->request->tier == ATTN_TIER_QUICK ? 0.25 : 2) * limit;
+    if (!a->s->question.whole_tier || !is_corner(asked))
         return 0;
-    *answer = (struct attn_answer){.result = {.verdict = ATTN_SKIPPED}};
-    snprintf(answer->result.text, sizeof answer->result.text,
-             "left out: it takes about %.3g GiB of memory", bytes / 0x1p30);
-    a->n_large++;
-    a->largest = bytes > a->largest ? bytes : a->largest;
+    const int is_large = bytes > (double)attn_cli_memory_available() / 2;
+    const int is_slow = !is_large && (seconds > limit / 4 || seconds > all - a->in_corners);
+    a->n_large += is_large;
+    a->n_slow += is_slow;
+    a->largest = is_large ? fmax(bytes, a->largest) : a->largest;
+    a->all_corners += is_large ? 0 : seconds;
+    a->in_corners += is_large || is_slow ? 0 : seconds;
+    if (!is_large && !is_slow)
+        return 0;
+    *answer = (struct attn_answer){.result.verdict = ATTN_SKIPPED};
+    if (is_large)
+        snprintf(answer->result.text, sizeof answer->result.text,
+                 "left out: it takes about %.3g GiB of memory", bytes / 0x1p30);
+    else
+        snprintf(answer->result.text, sizeof answer->result.text,
+                 "left out: at its pace it takes about %.3g s", seconds);
     return 1;
 }
 
@@ -206,7 +191,7 @@ static void file_case(struct asking *a, const struct attn_asked *asked, struct a
     const struct attn_case *c = &asked->c;
     double size = (double)c->batch * (double)c->heads * (double)c->n_query * (double)c->n_key;
     skip_unreached(answer);
-    attn_candidate_case(a->s, asked, &answer->result, &answer->wants, answer->seconds);
+    attn_candidate_case(a->s, asked, answer);
     note(&a->notes, answer);
     for (int by_width = 0; by_width < 2; by_width++) {
         int at = 2 * (int)c->pass + by_width;
@@ -260,12 +245,12 @@ static enum attn_status ask_some(struct asking **a, int n, struct attn_asked *as
                                  struct attn_answer *answer, struct attn_error *err)
 {
     struct attn_candidate *s = a[0]->s;
-    const int is_plugin = s->x.kind == ATTN_EXTERNAL_PLUGIN;
+    const int is_plugin = s->x.host != NULL;
     enum attn_status status = ATTN_OK;
-    if (s->x.kind == ATTN_NOT_EXTERNAL)
+    if (attn_candidate_is_ours(s))
         prepare_own(a, n);
-    if (!is_plugin || !(is_too_large(a[0], asked, answer) || is_too_slow(a[0], asked, answer))) {
-        status = route_of(s)->ask(&s->x, asked, some, answer, err);
+    if (!is_plugin || !is_left_out(a[0], asked, answer)) {
+        status = s->x.route->ask(&s->x, asked, some, answer, err);
         if (is_plugin)
             note_pace(a[0], asked, answer);
     }
@@ -280,7 +265,7 @@ static enum attn_status ask_some(struct asking **a, int n, struct attn_asked *as
  * each page of it costs. */
 static int rounds_at_once(struct asking **a, int n)
 {
-    int rounds = a[0]->s->x.kind == ATTN_NOT_EXTERNAL ? ROUNDS : 1;
+    int rounds = attn_candidate_is_ours(a[0]->s) ? ROUNDS : 1;
     for (int i = 0; i < n; i++)
         if (a[i]->s->list != NULL && a[i]->s->list->causes.diagnosed > 0)
             rounds = 1;
@@ -291,7 +276,7 @@ static int rounds_at_once(struct asking **a, int n)
 static int ask_cases(struct asking **a, int n)
 {
     const struct attn_question *question = &a[0]->s->question;
-    const int all = question->n, fixed = route_of(a[0]->s)->at_once;
+    const int all = question->n, fixed = a[0]->s->x.route->at_once;
     const int most = fixed > 0 ? ROUNDS * fixed : all;
     struct attn_answer *answer =
         attn_cli_need(calloc((size_t)n * (size_t)most + 1, sizeof *answer));
@@ -300,12 +285,10 @@ static int ask_cases(struct asking **a, int n)
     for (int first = 0, some; first < all && status == ATTN_OK; first += some) {
         const int at_once = fixed > 0 ? rounds_at_once(a, n) * fixed : all;
         some = all - first < at_once ? all - first : at_once;
-        if (fixed > 0)
-            report_progress(first, all, "cases");
+        report_progress(first, fixed > 0 ? all : 0, "cases");
         status = ask_some(a, n, &question->asked[first], some, answer, &err);
     }
-    if (fixed > 0)
-        report_progress(all, all, "");
+    report_progress(all, fixed > 0 ? all : 0, "");
     print_left_out(a[0]);
     free(answer);
     return status == ATTN_OK ? 0 : fail(a[0]->s, status, &err);
@@ -318,7 +301,7 @@ static void look_for_leaks(struct asking *a)
         struct attn_answer answer;
         if (a->biggest[at] == NULL || (at % 2 == 1 && a->biggest[at] == a->biggest[at - 1]))
             continue;
-        attn_external_leak(&a->s->x, &a->biggest[at]->c, &answer);
+        a->s->x.route->leak(&a->s->x, &a->biggest[at]->c, &answer);
         if (!answer.not_reached && answer.result.verdict != ATTN_PASS)
             attn_verdicts_revise(a->s->list, a->filed[at], &answer.result);
     }
@@ -326,7 +309,7 @@ static void look_for_leaks(struct asking *a)
 
 static void ask_relations(struct attn_candidate *s)
 {
-    if (s->x.kind == ATTN_NOT_EXTERNAL)
+    if (attn_candidate_is_ours(s))
         s->x.timeout_s = PATIENCE;
     for (int i = 0; i < ATTN_RELATION_COUNT; i++) {
         const struct attn_relation *relation = &attn_relations[i];
@@ -334,9 +317,9 @@ static void ask_relations(struct attn_candidate *s)
         if (!attn_candidate_wants(s, relation))
             continue;
         report_progress(i, ATTN_RELATION_COUNT, "relations");
-        route_of(s)->relation(&s->x, relation, &answer);
+        s->x.route->relation(&s->x, relation, &answer);
         skip_unreached(&answer);
-        attn_candidate_relation(s, relation, &answer.result, &answer.wants, answer.seconds);
+        attn_candidate_relation(s, relation, &answer);
     }
     report_progress(ATTN_RELATION_COUNT, ATTN_RELATION_COUNT, "");
 }
@@ -352,11 +335,8 @@ static void judge_growth(void *arg, int i, struct attn_result *r)
 /* Of ours, last in the order of verdicts: what shows in no single run. */
 static void look_for_growth(struct attn_candidate *s)
 {
-    struct attn_answer answer;
-    char again[sizeof s->route + 32];
-    snprintf(again, sizeof again, "check %s --relation growth", s->route);
-    s->x.timeout_s = PATIENCE;
-    attn_own_judge(&s->x, judge_growth, s, 1, &answer);
+    struct attn_answer answer = {.seconds = 0};
+    char again[ATTN_AGAIN_TEXT];
     const struct attn_subject subject = {
         ATTN_CHECK_GROWTH,
         "growth",
@@ -365,7 +345,10 @@ static void look_for_growth(struct attn_candidate *s)
         "errors may grow with the parts like a random walk, not faster",
         again,
         NULL};
-    attn_candidate_say(s, &subject, &answer.result, NULL, answer.seconds);
+    attn_candidate_again(s, "relation", "growth", again);
+    s->x.timeout_s = PATIENCE;
+    attn_own_judge(&s->x, judge_growth, s, 1, &answer);
+    attn_candidate_say(s, &subject, &answer);
 }
 
 static int wants_growth(const struct attn_candidate *s)
@@ -380,19 +363,18 @@ static int wants_growth(const struct attn_candidate *s)
 static void ask_others(struct asking *a)
 {
     struct attn_candidate *s = a->s;
-    const int is_own = s->x.kind == ATTN_NOT_EXTERNAL;
-    const int is_plugin = s->x.kind == ATTN_EXTERNAL_PLUGIN;
+    const int is_own = attn_candidate_is_ours(s);
     const int related =
         is_own ? s->question.whole_tier || s->request->relation != NULL : s->request->cases.n == 0;
-    if (is_plugin)
+    if (s->x.route->leak != NULL)
         look_for_leaks(a);
-    if (route_of(s)->relation != NULL && related)
+    if (s->x.route->relation != NULL && related)
         ask_relations(s);
     if (is_own && wants_growth(s))
         look_for_growth(s);
     file_unreached(s);
-    if (is_plugin) {
-        attn_plugin_host_renew(s->x.host); /* so that its strays are known */
+    if (s->x.host != NULL) {
+        s->x.route->renew(&s->x); /* so that its strays are known */
         print_notes(s->x.host, &a->notes);
     }
 }
@@ -411,17 +393,17 @@ static int judge_random(void *arg, const struct attn_case *c, int n,
     struct attn_candidate *s = a->s;
     struct attn_asked *asked = attn_cli_need(calloc((size_t)n, sizeof *asked));
     struct attn_answer *answer = attn_cli_need(calloc((size_t)n, sizeof *answer));
-    int is_said = flags & ATTN_SOAK_SAY || s->x.kind != ATTN_EXTERNAL_PLUGIN;
+    int is_said = flags & ATTN_SOAK_SAY || s->x.host == NULL;
     struct attn_error err = {0};
     for (int i = 0; i < n; i++) {
         asked[i].c = c[i];
         snprintf(asked[i].name, sizeof asked[i].name, "soak-%d", a->named++);
     }
-    if (s->x.host != NULL && flags & ATTN_SOAK_FRESH)
-        attn_plugin_host_renew(s->x.host);
+    if (s->x.route->renew != NULL && flags & ATTN_SOAK_FRESH)
+        s->x.route->renew(&s->x);
     s->x.how = *how;
     s->x.diagnoses = flags & ATTN_SOAK_SAY;
-    enum attn_status status = route_of(s)->ask(&s->x, asked, n, answer, &err);
+    enum attn_status status = s->x.route->ask(&s->x, asked, n, answer, &err);
     if (status == ATTN_OK && s->list == NULL)
         attn_candidate_begin(s);
     for (int i = 0; i < n && status == ATTN_OK; i++) {
@@ -438,16 +420,10 @@ static int judge_random(void *arg, const struct attn_case *c, int n,
 
 static int soak(struct asking *a)
 {
-    static const int usual[] = {[ATTN_NOT_EXTERNAL] = ATTN_SOAK_OWN_CALLS,
-                                [ATTN_EXTERNAL_PLUGIN] = ATTN_SOAK_CALLS,
-                                [ATTN_EXTERNAL_COMMAND] = 1,
-                                [ATTN_EXTERNAL_CALLER] = 2,
-                                [ATTN_EXTERNAL_FOLDER] = 1};
-    const struct attn_check_request *q = a->s->request;
-    const enum attn_external_kind kind = a->s->x.kind;
-    const int calls = q->repeat > 0 && usual[kind] > 1 ? (int)q->repeat : usual[kind];
-    const struct attn_soak how = {judge_random, a, calls, usual[kind] > 1 ? 1 : ROUND};
-    if (kind == ATTN_NOT_EXTERNAL)
+    const int usual = a->s->x.route->soak_calls, repeat = (int)a->s->request->repeat;
+    const int calls = repeat > 0 && usual > 1 ? repeat : usual;
+    const struct attn_soak how = {judge_random, a, calls, usual > 1 ? 1 : ROUND};
+    if (attn_candidate_is_ours(a->s))
         a->s->x.timeout_s = PATIENCE;
     return attn_soak_run(a->s, &how);
 }
@@ -464,17 +440,17 @@ static int begin(struct attn_candidate *s)
     if (!(attn_external_left(&s->x) > 0))
         return attn_candidate_fail(s, ATTN_EXIT_LACKS, "not begun: the budget of %g s is used up",
                                    s->request->budget);
-    enum attn_status status = route_of(s)->open(&s->x, &err);
+    enum attn_status status = s->x.route->open(&s->x, &err);
     if (status != ATTN_OK)
         return fail(s, status, &err);
     if (s->question.asked == NULL) /* it depends on what a plug-in has just said that it claims */
         status = attn_candidate_ask(s, &err);
     if (status != ATTN_OK) {
-        route_of(s)->close(&s->x);
+        s->x.route->close(&s->x);
         return fail(s, status, &err);
     }
     attn_candidate_put_route(s);
-    if (s->x.kind != ATTN_EXTERNAL_COMMAND)
+    if (s->x.route != &attn_exec_route)
         attn_candidate_begin(s);
     return 0;
 }
@@ -483,13 +459,13 @@ static int begin(struct attn_candidate *s)
 static int finish(struct asking *a, int failed)
 {
     struct attn_candidate *s = a->s;
-    const int is_own = s->x.kind == ATTN_NOT_EXTERNAL;
+    const int is_own = attn_candidate_is_ours(s);
     if (failed == 0 && s->request->soak > 0)
         failed = soak(a);
     if (failed == 0 && (is_own || s->request->soak <= 0))
         ask_others(a);
     int status = failed != 0 ? failed : attn_candidate_end(s);
-    route_of(s)->close(&s->x);
+    s->x.route->close(&s->x);
     return status;
 }
 
@@ -498,7 +474,7 @@ static int find_like(struct asking *a, int n, int first, struct asking **like)
 {
     const struct attn_candidate *one = a[first].s;
     int together = 0;
-    if (one->x.kind != ATTN_NOT_EXTERNAL) {
+    if (!attn_candidate_is_ours(one)) {
         like[0] = &a[first];
         return 1;
     }

@@ -113,31 +113,33 @@ static void add_fact(json_t *rows, const char *name, const char *fact)
         rows, json_pack("{s:o,s:o}", "name", attn_cli_words(name), "fact", attn_cli_words(fact)));
 }
 
-static void add_digest(json_t *rows, const char *path, const char *source)
+/* Where the rows of digests go, and the source, which is called `it`. */
+struct digests {
+    json_t *rows;
+    const char *source;
+};
+
+static void add_digest(void *arg, const char *path)
 {
+    const struct digests *to = arg;
     struct stat about;
     char text[256], digest[65];
     if (stat(path, &about) != 0 ||
         !(S_ISREG(about.st_mode) || S_ISDIR(about.st_mode))) /* a FIFO is not waited for */
         return;
     attn_report_digest(path, S_ISDIR(about.st_mode), digest);
-    snprintf(text, sizeof text, "SHA-256 of %.200s", strcmp(path, source) == 0 ? "it" : path);
-    add_fact(rows, S_ISDIR(about.st_mode) ? "SHA-256 of its list of SHA-256 sums" : text, digest);
+    snprintf(text, sizeof text, "SHA-256 of %.200s", strcmp(path, to->source) == 0 ? "it" : path);
+    add_fact(to->rows, S_ISDIR(about.st_mode) ? "SHA-256 of its list of SHA-256 sums" : text,
+             digest);
 }
 
-/* Of a command, words that are files: the program, the script. */
-static void add_digests(json_t *rows, const struct attn_report_about *about)
+static void add_digests(json_t *rows, const struct attn_external *x)
 {
-    char *word, *copy = attn_cli_text("%s", about->source), *rest = copy;
-    int is_command = about->kind == ATTN_EXTERNAL_COMMAND;
-    while (is_command && (word = strsep(&rest, ATTN_EXEC_BLANKS)) != NULL)
-        if (*word != '\0')
-            add_digest(rows, word, about->source);
-    if (!is_command && about->kind != ATTN_NOT_EXTERNAL)
-        add_digest(rows, about->source, about->source);
-    if (about->extra != NULL)
-        add_digest(rows, about->extra, about->source);
-    free(copy);
+    struct digests to = {rows, x->source};
+    if (x->route->files != NULL)
+        x->route->files(x, add_digest, &to);
+    if (x->claims_path != NULL)
+        add_digest(&to, x->claims_path);
 }
 
 void attn_report_begin(struct attn_report *r, const struct attn_report_about *about)
@@ -152,8 +154,8 @@ void attn_report_begin(struct attn_report *r, const struct attn_report_about *ab
     struct tm utc;
     char text[400];
     r->tier = about->tier;
-    add_fact(rows, attn_external_route[about->kind]->word, about->source);
-    add_digests(rows, about);
+    add_fact(rows, about->x->route->word, about->x->source);
+    add_digests(rows, about->x);
     add_fact(rows, "claims", about->claims);
     add_fact(rows, "judged on", about->scope);
     add_fact(rows, "judged by", "attnlab " ATTN_VERSION);
@@ -180,11 +182,12 @@ static void put_causes(struct attn_document *d, const struct attn_verdict_list *
     int causes = attn_common_causes(&list->causes, cause);
     attn_common_cause_types(&list->causes, types);
     for (int c = 0; c < causes; c++) {
-        attn_document_put(d, ATTN_STRONG, "Likely cause: %s%s%s%s.", cause[c].text,
-                          types[0] != '\0' ? " (" : "", types, types[0] != '\0' ? ")" : "");
-        attn_document_put(d, ATTN_WORDS, " %d of %d diagnosed failures look like it. To do: %s.",
-                          cause[c].n, list->causes.diagnosed, cause[c].remedy);
-        attn_document_close(d);
+        attn_document_text(d,
+                           "**Likely cause: %s%s%s%s.** %d of %d diagnosed failures "
+                           "look like it. To do: %s.",
+                           cause[c].text, types[0] != '\0' ? " (" : "", types,
+                           types[0] != '\0' ? ")" : "", cause[c].n, list->causes.diagnosed,
+                           cause[c].remedy);
     }
 }
 
@@ -251,10 +254,7 @@ static void put_smallest(struct attn_document *d, const struct attn_verdicts *v,
     if (x == NULL)
         return;
     attn_document_heading(d, 3, "The smallest case that fails");
-    attn_document_put(d, ATTN_BAD, "%s", attn_verdict_words(&x->result, words));
-    fputs(" ", d->out);
-    attn_document_put(d, ATTN_CODE, "%s", x->text);
-    attn_document_close(d);
+    attn_document_text(d, "***%s*** `%s`", attn_verdict_words(&x->result, words), x->text);
     attn_document_text(d, "%s", x->message);
     json_t *rows = attn_output_rows(x->result.output, 0);
     if (json_array_size(rows) > 0)
@@ -396,12 +396,12 @@ void attn_report_add(struct attn_report *r, const struct attn_verdicts *v,
                           "verdict", is_bad ? "bad" : "good", word, "judged", judged, "failed",
                           t.failures, "refused", refused, "cause", causes > 0 ? cause->text : ""));
     attn_document_heading(d, 2, list->spec);
-    attn_document_put(d, is_bad ? ATTN_BAD : ATTN_GOOD, "%s", word);
+    attn_document_put(d, is_bad ? "***%s***" : "*%s*", word);
     if (t.soak != NULL)
-        attn_document_put(d, ATTN_WORDS, ": %s.", t.soak->text);
+        attn_document_put(d, ": %s.", t.soak->text);
     else if (!is_setup)
-        attn_document_put(d, ATTN_WORDS, ": %d judged, of which %d failed; %d refused.", judged,
-                          t.failures, refused);
+        attn_document_put(d, ": %d judged, of which %d failed; %d refused.", judged, t.failures,
+                          refused);
     attn_document_close(d);
     put_causes(d, list);
     put_smallest(d, v, list);

@@ -19,9 +19,7 @@ enum attn_status attn_report_open(const char *path, struct attn_report **report,
 
 /* The implementation that is judged next; its strings are copied and its files digested now. */
 struct attn_report_about {
-    enum attn_external_kind kind;
-    const char *source;  /* its path or command                                                   */
-    const char *extra;   /* another file that belongs to it (claims, manifest), or NULL           */
+    const struct attn_external *x;
     const char *claims;  /* in words                                                              */
     const char *scope;   /* what was asked: "the quick tier and all relations"                    */
     const char *command; /* arguments of attnlab that repeat all of it                            */

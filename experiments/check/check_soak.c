@@ -83,7 +83,7 @@ struct soak {
 
 static int is_caller(const struct soak *soak)
 {
-    return soak->s->x.kind == ATTN_EXTERNAL_CALLER;
+    return soak->s->x.route == &attn_caller_route;
 }
 
 /* A failing case; found: the larger case that it was made from. */
@@ -100,7 +100,7 @@ static void file_case(const struct soak *soak, const struct attn_case *c,
     attn_append(again, sizeof again, "%s", times);
     const struct attn_subject subject = {
         ATTN_CHECK_SOAK, "found", text, "", why, again, strcmp(text, larger) != 0 ? larger : NULL};
-    attn_verdicts_add(soak->s->list, &subject, r, 0);
+    attn_verdicts_add(soak->s->list, &subject, &(struct attn_answer){.result = *r});
 }
 
 /* One that fails in some runs and not in others.  small: the runs of c, where this is smaller than
@@ -155,7 +155,8 @@ static void file_sum(const struct soak *soak)
                  q->seed);
     const struct attn_subject subject = {
         ATTN_CHECK_SOAK, "soak", text, "", "what failed once has failed", again, NULL};
-    attn_verdicts_add(soak->s->list, &subject, &r, soak->seconds);
+    attn_verdicts_add(soak->s->list, &subject,
+                      &(struct attn_answer){.result = r, .seconds = soak->seconds});
 }
 
 /* ---- one failure ----------------------------------------------------------------------------- */
@@ -352,7 +353,7 @@ int attn_soak_run(struct attn_candidate *s, const struct attn_soak *how)
     struct drawn *round = attn_cli_need(calloc((size_t)n, sizeof *round));
     int found = 0, status = 0;
     const struct attn_soak_source source = {(uint64_t)s->request->seed, &s->x.claims,
-                                            attn_external_route[s->x.kind]->route};
+                                            s->x.route->route};
     double start = attn_seconds(CLOCK_MONOTONIC);
     while (status == 0 && attn_seconds(CLOCK_MONOTONIC) - start < s->request->soak &&
            found < (n > 1 ? 1 : ATTN_SOAK_ENOUGH) && s->x.gone == ATTN_PASS) {

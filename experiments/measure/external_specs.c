@@ -11,9 +11,7 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/machine.h"
-#include "experiments/measure/preflight.h"
 #include "tests/harness/base/fileio.h"
-#include "tests/harness/subject/exec.h"
 
 static const char name_letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                    "0123456789_.+-";
@@ -39,9 +37,9 @@ static const char *cut_name(const char *value, char name[32])
 static enum attn_status take(struct attn_external_specs *externals, const char *flag,
                              const char *value, struct attn_error *err)
 {
-    struct attn_external_spec *last = externals->n > 0 ? &externals->one[externals->n - 1] : NULL;
+    struct attn_external *last = externals->n > 0 ? &externals->one[externals->n - 1] : NULL;
     if (strcmp(flag, "claims") == 0) {
-        if (last == NULL || last->kind != ATTN_EXTERNAL_COMMAND || last->claims_path != NULL)
+        if (last == NULL || last->route->says_claims || last->claims_path != NULL)
             return attn_fail(err, ATTN_EINVAL,
                              "--claims '%.60s' has no --exec of its own before it: a plug-in says "
                              "itself what it claims",
@@ -52,81 +50,69 @@ static enum attn_status take(struct attn_external_specs *externals, const char *
     if (externals->n == ATTN_EXTERNAL_SPECS)
         return attn_fail(err, ATTN_EINVAL, "more than %d plug-ins and commands",
                          ATTN_EXTERNAL_SPECS);
-    struct attn_external_spec *e = &externals->one[externals->n++];
-    memset(e, 0, sizeof *e);
-    e->kind = strcmp(flag, "plugin") == 0 ? ATTN_EXTERNAL_PLUGIN : ATTN_EXTERNAL_COMMAND;
-    const char *source = cut_name(value, e->name);
-    if (*source == '\0' || strlen(source) >= sizeof e->source)
+    char *source = externals->source[externals->n];
+    struct attn_external *x = &externals->one[externals->n++];
+    *x = (struct attn_external){.route = attn_external_route_of(flag), .source = source};
+    const char *given = cut_name(value, x->name);
+    if (*given == '\0' || strlen(given) >= sizeof *externals->source)
         return attn_fail(err, ATTN_EINVAL, "--%s '%.60s': a text of 1 to %zu bytes is wanted", flag,
-                         value, sizeof e->source - 1);
-    strcpy(e->source, source);
+                         value, sizeof *externals->source - 1);
+    strcpy(source, given);
     return ATTN_OK;
-}
-
-/* ---- digests --------------------------------------------------------------------------------- */
-
-/* Words of the command that are files, such as the script after an interpreter's name.  Files
- * that such a script loads by itself are not seen. */
-static void add_command(uint64_t *digest, const char *command)
-{
-    char copy[sizeof((struct attn_external_spec *)0)->source], *rest = copy, *word;
-    strcpy(copy, command);
-    *digest = attn_digest_bytes(*digest, command, strlen(command));
-    while ((word = strsep(&rest, ATTN_EXEC_BLANKS)) != NULL)
-        if (*word != '\0')
-            attn_digest_file(digest, word);
-}
-
-static void find_digest(struct attn_external_spec *e)
-{
-    uint64_t digest = ATTN_DIGEST_BEGIN;
-    if (e->kind == ATTN_EXTERNAL_PLUGIN)
-        attn_digest_file(&digest, e->source);
-    else {
-        add_command(&digest, e->source);
-        attn_digest_file(&digest, e->claims_path);
-    }
-    snprintf(e->digest, sizeof e->digest, "%016llx", (unsigned long long)digest);
 }
 
 /* ---- meeting them ---------------------------------------------------------------------------- */
 
-static enum attn_status try_plugin(struct attn_external_spec *e, double timeout_s,
-                                   struct attn_error *err)
+static void add_file(void *digest, const char *path)
 {
-    struct attn_external x = {.kind = e->kind, .source = e->source, .timeout_s = timeout_s};
+    attn_digest_file(digest, path);
+}
+
+static void find_digest(struct attn_external *x)
+{
+    uint64_t digest = ATTN_DIGEST_BEGIN;
+    if (x->claims_path != NULL)
+        digest = attn_digest_bytes(digest, x->source, strlen(x->source));
+    x->route->files(x, add_file, &digest);
+    if (x->claims_path != NULL)
+        add_file(&digest, x->claims_path);
+    snprintf(x->digest, sizeof x->digest, "%016llx", (unsigned long long)digest);
+}
+
+/* The full path of what is loaded: a point may run in another folder. */
+static enum attn_status find_path(char *source, size_t size, struct attn_error *err)
+{
     char path[4096];
-    enum attn_status status = attn_external_route[e->kind]->open(&x, err);
-    if (status != ATTN_OK)
-        return status;
-    e->claims = x.claims;
-    attn_external_route[e->kind]->close(&x);
-    if (realpath(e->source, path) == NULL)
-        return attn_fault(err, ATTN_EINVAL, e->source, "%s", strerror(errno));
-    if (strlen(path) >= sizeof e->source)
-        return attn_fault(err, ATTN_EINVAL, e->source, "its full path is longer than %zu bytes",
-                          sizeof e->source - 1);
-    strcpy(e->source, path);
+    if (realpath(source, path) == NULL)
+        return attn_fault(err, ATTN_EINVAL, source, "%s", strerror(errno));
+    if (strlen(path) >= size)
+        return attn_fault(err, ATTN_EINVAL, source, "its full path is longer than %zu bytes",
+                          size - 1);
+    strcpy(source, path);
     return ATTN_OK;
 }
 
-static enum attn_status try_command(struct attn_external_spec *e, double timeout_s,
-                                    struct attn_error *err)
+static enum attn_status meet(struct attn_external_specs *externals, int which, double timeout_s,
+                             struct attn_error *err)
 {
-    struct attn_error why;
-    if (e->claims_path == NULL)
+    struct attn_external *x = &externals->one[which];
+    enum attn_status status = ATTN_OK;
+    x->timeout_s = timeout_s;
+    if (x->claims_path != NULL)
+        status = attn_claims_read(x->claims_path, &x->claims, err);
+    else if (!x->route->says_claims)
         return attn_fail(err, ATTN_EINVAL,
                          "--exec '%.200s' needs --claims FILE after it (docs/external.md)",
-                         e->source);
-    enum attn_status status = attn_claims_read(e->claims_path, &e->claims, err);
-    if (status == ATTN_OK && attn_exec_try(e->source, &e->claims, timeout_s, &why) != ATTN_OK)
-        status = attn_fail(err, why.status, "--exec '%.160s', on a tiny case: %.300s", e->source,
-                           why.text);
+                         x->source);
+    if (status == ATTN_OK)
+        status = x->route->try(x, err);
+    if (status == ATTN_OK && x->route->load != NULL)
+        status = find_path(externals->source[which], sizeof *externals->source, err);
     return status;
 }
 
 /* Its own name, in letters that a plan and a file name can hold. */
-static void find_name(struct attn_external_spec *e)
+static void find_name(struct attn_external *e)
 {
     size_t n = 0;
     for (const char *c = e->claims.name; *c != '\0' && n < sizeof e->name - 1; c++)
@@ -140,8 +126,8 @@ static void find_name(struct attn_external_spec *e)
 static enum attn_status check_name(const struct attn_external_specs *externals, int which,
                                    struct attn_error *err)
 {
-    const struct attn_external_spec *e = &externals->one[which];
-    const char *flag = e->kind == ATTN_EXTERNAL_PLUGIN ? "plugin" : "exec";
+    const struct attn_external *e = &externals->one[which];
+    const char *flag = e->route->flag;
     if (e->name[0] == '\0')
         return attn_fail(err, ATTN_EINVAL, "%.200s has no name: say --%s NAME=...", e->source,
                          flag);
@@ -169,9 +155,8 @@ enum attn_status attn_external_specs_open(struct attn_external_specs *externals,
     for (int x = 0; x < given->n && status == ATTN_OK; x++)
         status = take(externals, given->at[x].flag, given->at[x].value, err);
     for (int i = 0; i < externals->n && status == ATTN_OK; i++) {
-        struct attn_external_spec *e = &externals->one[i];
-        status = e->kind == ATTN_EXTERNAL_PLUGIN ? try_plugin(e, patience, err)
-                                                 : try_command(e, patience, err);
+        struct attn_external *e = &externals->one[i];
+        status = meet(externals, i, patience, err);
         if (status != ATTN_OK)
             break;
         if (e->name[0] == '\0')
@@ -182,43 +167,11 @@ enum attn_status attn_external_specs_open(struct attn_external_specs *externals,
     return status;
 }
 
-const struct attn_external_spec *
-attn_external_specs_find(const struct attn_external_specs *externals, const char *name)
+const struct attn_external *attn_external_specs_find(const struct attn_external_specs *externals,
+                                                     const char *name)
 {
     for (int i = 0; externals != NULL && i < externals->n; i++)
         if (strcmp(externals->one[i].name, name) == 0)
             return &externals->one[i];
     return NULL;
-}
-
-/* ---- what is known before it runs ------------------------------------------------------------ */
-
-/* The mask of a command lies in a file, and is made in memory before it gets there. */
-enum attn_status attn_external_spec_preflight(const struct attn_external_spec *e,
-                                              const struct attn_case *c, struct attn_point *point,
-                                              int64_t *need, struct attn_error *err)
-{
-    struct attn_problem problem;
-    struct attn_given_mask given;
-    snprintf(point->impl, sizeof point->impl, "%s", e->name);
-    const char *route = attn_external_route[e->kind]->word;
-    snprintf(point->family, sizeof point->family, "%s", route);
-    snprintf(point->route, sizeof point->route, "%s", route);
-    snprintf(point->source, sizeof point->source, "%s", e->source);
-    snprintf(point->source_digest, sizeof point->source_digest, "%s", e->digest);
-    point->ranks = 1;
-    enum attn_status status = attn_preflight_open(c, &problem, point, need, err);
-    attn_point_not_ours(point);
-    if (status != ATTN_OK)
-        return status;
-    attn_preflight_pairs(&problem, point);
-    double mask_bytes = 0, sum = (double)*need; /* of all pairs: may be beyond int64 */
-    if (attn_claims_mask(&e->claims, &problem, &given) == ATTN_CLAIMS_BYTES)
-        mask_bytes = (double)c->batch * (double)c->heads * (double)c->n_query * (double)c->n_key;
-    sum += mask_bytes;
-    if (e->kind == ATTN_EXTERNAL_COMMAND) /* theirs beside ours */
-        sum += (double)point->floor_bytes + mask_bytes;
-    *need = sum < 9.0e18 ? (int64_t)sum : INT64_MAX;
-    attn_preflight_close(&problem);
-    return ATTN_OK;
 }

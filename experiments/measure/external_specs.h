@@ -9,23 +9,16 @@
 #define EXPERIMENTS_MEASURE_EXTERNAL_SPECS_H
 
 #include "experiments/cli/flags.h"
-#include "experiments/measure/record.h"
 #include "tests/harness/subject/external.h"
 
 enum { ATTN_EXTERNAL_SPECS = 16 };
 
-struct attn_external_spec {
-    enum attn_external_kind kind; /* a plug-in or a command                                */
-    char name[32];                /* in records, legends, pages, and as a word of `spec`        */
-    char source[512];             /* the full path of a plug-in; a command as it was given      */
-    char digest[24];              /* of the plug-in; of command, claims and the files it names  */
-    const char *claims_path;      /* of a command (borrowed)                                    */
-    struct attn_claims claims;
-};
-
 struct attn_external_specs {
     int n;
-    struct attn_external_spec one[ATTN_EXTERNAL_SPECS];
+    struct attn_external one[ATTN_EXTERNAL_SPECS]; /* route NULL: stored records name it, and no
+                                                      flag                                      */
+    char source[ATTN_EXTERNAL_SPECS]
+               [512]; /* the full path of a plug-in; a command as it was given */
 };
 
 /* Take --plugin, --exec and --claims as they were given, --claims for the --exec before it, and
@@ -37,13 +30,7 @@ enum attn_status attn_external_specs_open(struct attn_external_specs *externals,
                                           const struct attn_cli_list *keys, struct attn_error *err);
 
 /* The one of that name; NULL: none, or externals is NULL. */
-const struct attn_external_spec *
-attn_external_specs_find(const struct attn_external_specs *externals, const char *name);
-
-/* The facts before it runs: writes pairs, density and inputs and outputs to the point, takes
- * away what only prices know, and gives the bytes that a process needs at least. */
-enum attn_status attn_external_spec_preflight(const struct attn_external_spec *external,
-                                              const struct attn_case *c, struct attn_point *point,
-                                              int64_t *need, struct attn_error *err);
+const struct attn_external *attn_external_specs_find(const struct attn_external_specs *externals,
+                                                     const char *name);
 
 #endif

@@ -31,8 +31,8 @@
 struct attn_plan_point {
     char group[32];
     char spec_text[128];
-    struct attn_spec spec;                     /* of one of ours                   */
-    const struct attn_external_spec *external; /* NULL: one of ours (borrowed)           */
+    struct attn_spec spec;                /* of one of ours                   */
+    const struct attn_external *external; /* NULL: one of ours (borrowed)           */
     struct attn_case c;
     char text[ATTN_CASE_TEXT]; /* of c */
     struct attn_stack layers;  /* n 0: one call */

@@ -93,3 +93,33 @@ enum attn_status attn_preflight_case(const struct attn_spec *spec, const struct 
     attn_preflight_close(&problem);
     return status;
 }
+
+/* The mask of a command lies in a file, and is made in memory before it gets there. */
+enum attn_status attn_preflight_external(const struct attn_external *x, const struct attn_case *c,
+                                         struct attn_point *point, int64_t *need,
+                                         struct attn_error *err)
+{
+    struct attn_problem problem;
+    struct attn_given_mask given;
+    snprintf(point->impl, sizeof point->impl, "%s", x->name);
+    const char *route = x->route->word;
+    snprintf(point->family, sizeof point->family, "%s", route);
+    snprintf(point->route, sizeof point->route, "%s", route);
+    snprintf(point->source, sizeof point->source, "%s", x->source);
+    snprintf(point->source_digest, sizeof point->source_digest, "%s", x->digest);
+    point->ranks = 1;
+    enum attn_status status = attn_preflight_open(c, &problem, point, need, err);
+    attn_point_not_ours(point);
+    if (status != ATTN_OK)
+        return status;
+    attn_preflight_pairs(&problem, point);
+    double mask_bytes = 0, sum = (double)*need; /* of all pairs: may be beyond int64 */
+    if (attn_claims_mask(&x->claims, &problem, &given) == ATTN_CLAIMS_BYTES)
+        mask_bytes = (double)c->batch * (double)c->heads * (double)c->n_query * (double)c->n_key;
+    sum += mask_bytes;
+    if (x->route->load == NULL) /* its own beside ours */
+        sum += (double)point->floor_bytes + mask_bytes;
+    *need = sum < 9.0e18 ? (int64_t)sum : INT64_MAX;
+    attn_preflight_close(&problem);
+    return ATTN_OK;
+}

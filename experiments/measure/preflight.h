@@ -5,6 +5,7 @@
 
 #include "experiments/measure/record.h"
 #include "experiments/price/asked.h"
+#include "tests/harness/subject/external.h"
 
 /* Visible pairs and their share. */
 void attn_preflight_pairs(const struct attn_problem *problem, struct attn_point *point);
@@ -28,5 +29,11 @@ void attn_preflight_close(struct attn_problem *problem);
 enum attn_status attn_preflight_case(const struct attn_spec *spec, const struct attn_case *c,
                                      struct attn_point *point, int64_t *need,
                                      struct attn_error *err);
+
+/* The same of an external implementation, which has no prices: pairs, density, inputs and outputs,
+ * and the bytes that a process needs at least. */
+enum attn_status attn_preflight_external(const struct attn_external *x, const struct attn_case *c,
+                                         struct attn_point *point, int64_t *need,
+                                         struct attn_error *err);
 
 #endif

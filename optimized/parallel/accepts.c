@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "optimized/integers.h"
-#include "optimized/parallel/local.h"
 #include "optimized/parallel/parallel.h"
 #include "optimized/parallel/travel/products.h"
 #include "optimized/parallel/travel/work_mask.h"

@@ -1,6 +1,7 @@
 /* The work that all sequence-parallel schemes have in common, and the record of an implementation
  * that uses it.  The options name the implementation, and that has the scheme.
  *
+ *      scheme.c   what all schemes have: options, layouts, the local implementation
  *      accepts.c  what is refused, and what bounds ask
  *      price.c    what a call costs one rank
  *      move.c     takes tensors from home to work, and results back
@@ -43,6 +44,17 @@ struct attn_divisible {
 enum attn_status attn_check_divisible(const struct attn_options *options, const char *with,
                                       const struct attn_divisible *x, int n, const char *other,
                                       struct attn_error *err);
+
+/* The implementation that a rank runs on its piece of the problem: that of local=, or tiled; with
+ * its options, for one thread. */
+const struct attn_impl *attn_rank_local(const struct attn_options *options);
+struct attn_options attn_rank_local_options(const struct attn_options *options);
+
+/* ENOTSUP unless it claims all of these; and all that a backward pass of scheme.h asks of it. */
+enum attn_status attn_check_local(const struct attn_options *options, unsigned caps,
+                                  struct attn_error *err);
+enum attn_status attn_check_local_backward(const struct attn_options *options,
+                                           struct attn_error *err);
 
 /* The last line of a scheme's file. */
 #define ATTN_SCHEME(NAME, SCHEME, OPTIONS, SUMMARY)                                  \

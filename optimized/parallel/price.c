@@ -7,7 +7,6 @@
  * number of visible pairs alone, as under random(...), all pairs are counted at once. */
 #include <string.h>
 
-#include "optimized/parallel/local.h"
 #include "optimized/parallel/parallel.h"
 #include "optimized/parallel/rank_sink.h"
 #include "optimized/parallel/travel/products.h"

@@ -4,13 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "optimized/parallel/local.h"
 #include "optimized/parallel/parallel.h"
 #include "optimized/parallel/rank_runner.h"
 #include "optimized/parallel/rank_sink.h"
 #include "optimized/parallel/transport/transport_count.h"
 #include "optimized/parallel/transport/transport_sim.h"
-#include "optimized/parallel/travel/work_moves.h"
+#include "optimized/parallel/travel/work_buffers.h"
 #include "ref/clock.h"
 #include "ref/problem.h"
 

@@ -107,7 +107,6 @@ int attn_largest_divisor(int n, int most);
 
 attn_layout_of attn_layout_of_tokens; /* one run after the other */
 attn_layout_of attn_layout_in_order;  /* tokens, as order= says */
-attn_layout_of attn_layout_of_runs;   /* runs of tokens, whatever the order */
 attn_layout_of attn_layout_of_heads;
 
 #endif

@@ -2,7 +2,7 @@
 #include "optimized/parallel/sent.h"
 
 #include "optimized/integers.h"
-#include "optimized/parallel/travel/work_moves.h"
+#include "optimized/parallel/travel/work_buffers.h"
 #include "ref/problem.h"
 
 int64_t attn_row_bytes(const struct attn_problem *p, enum attn_tag_kind kind)

@@ -39,7 +39,7 @@ static const struct attn_option options_of[] = {
 
 static struct attn_layout home(const struct attn_problem *whole, const struct attn_options *options)
 {
-    struct attn_layout layout = attn_layout_of_runs(whole, options);
+    struct attn_layout layout = attn_layout_of_tokens(whole, options);
     layout.all_keys = layout.alike = (int)options->value[OPTION_KEYS];
     return layout;
 }

@@ -3,8 +3,7 @@
  *
  *      products.h      what is multiplied at a stop
  *      rounds.c        stops that are equal
- *      work_moves.h    what is taken from home to work and back
- *      work_buffers.h  what is taken from the ledger
+ *      work_buffers.h  what is taken from home to work and back, and from the ledger
  */
 #ifndef OPTIMIZED_PARALLEL_WORK_H
 #define OPTIMIZED_PARALLEL_WORK_H

@@ -15,7 +15,7 @@
 #define VEC_MIN_F32(a, b)    ((vec_f32)_mm512_min_ps((__m512)(a), (__m512)(b)))
 #define VEC_MIN_F64(a, b)    ((vec_f64)_mm512_min_pd((__m512d)(a), (__m512d)(b)))
 
-/* vec_tmpl.h, exp2: x - floor(x), and p * 2^floor(x). */
+/* math_tmpl.h, exp2: x - floor(x), and p * 2^floor(x). */
 #define VEC_REST_F32(x)     ((vec_f32)_mm512_reduce_ps((__m512)(x), _MM_FROUND_TO_NEG_INF))
 #define VEC_REST_F64(x)     ((vec_f64)_mm512_reduce_pd((__m512d)(x), _MM_FROUND_TO_NEG_INF))
 #define VEC_SCALE_F32(p, x) ((vec_f32)_mm512_scalef_ps((__m512)(p), (__m512)(x)))

@@ -9,7 +9,7 @@
  *      softmax                                 dS  = P (dP - D),    D = rowsum(P dP) = dO . O
  *      S   = K Q^T                             dK += dS Q,    dQ^T += K^T dS
  *
- * S, dP and dQ^T are the tiles of the forward pass, dV and dK have their own (tile_tmpl.h).
+ * S, dP and dQ^T are the tiles of the forward pass, dV and dK have their own (gradient_tmpl.h).
  * Between blocks of keys a query head keeps Q and dO, transposed, dQ^T, LSE and D (struct
  * head_state).
  *

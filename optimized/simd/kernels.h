@@ -199,7 +199,7 @@ struct attn_kernels {
     const struct attn_kernels *matrix;
     int is_matrix;
 
-    /* ---- arrays (convert_tmpl.h, vec_tmpl.h): n numbers next to each other ---- */
+    /* ---- arrays (convert_tmpl.h, math_tmpl.h): n numbers next to each other ---- */
     /* From a storage type to the arithmetic type, and back, rounded to nearest even. */
     void (*widen)(enum attn_dtype dtype, const void *from, int64_t n, void *to);
     void (*narrow)(enum attn_dtype dtype, const void *from, int64_t n, void *to);

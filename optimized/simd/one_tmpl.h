@@ -8,13 +8,13 @@
 
 #include "optimized/simd/rows_io_tmpl.h"
 
-#include "optimized/simd/panel_tmpl.h"
-
 #include "optimized/simd/prefetch_tmpl.h"
 #include "optimized/simd/tile_tmpl.h"
 
 #include "optimized/simd/edit_tmpl.h"
 #include "optimized/simd/forward_tmpl.h"
+
+#include "optimized/simd/gradient_tmpl.h"
 
 #include "optimized/simd/backward_tmpl.h"
 #include "optimized/simd/gemm_tmpl.h"

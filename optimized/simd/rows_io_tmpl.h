@@ -80,3 +80,67 @@ static const REAL *const *FN(select)(const REAL *const *row, const uint8_t *chos
         list[n + t] = list[n - 1];
     return list;
 }
+
+/* [LANES][LANES], in place. */
+static void FN(transpose_square)(void *square)
+{
+    REAL *at = square;
+    VEC x[LANES];
+    for (int n = 0; n < LANES; n++)
+        x[n] = FN(load)(at + n * LANES);
+    FN(transpose)(x);
+    for (int n = 0; n < LANES; n++)
+        FN(store)(at + n * LANES, x[n]);
+}
+
+/* ---- panels: rows of queries turned into vectors over queries, and back ----------------------
+ *
+ *      a tensor's rows      x[i][c]     queries i, features c
+ *      a panel              X[c][i]     PANEL = 3 * LANES queries: feature c of all, then c + 1
+ *
+ * Only what the tiles read as vectors is packed so (tile_tmpl.h): Q, and in the backward pass dO.
+ * It is done once for a block of queries, whatever number of keys it meets. */
+
+/* Rows, at most a panel, times factor, transposed: to[c][PANEL].  Lanes without a row are 0.
+ * workspace: LANES rows of n rounded up to LANES. */
+static void FN(pack)(struct attn_tensor_rows from, double factor, REAL *to, REAL *ws)
+{
+    int64_t n = from.n, width = FN(round_up)(n);
+    int64_t whole = FN(in_place)(from.x, n) ? n / LANES * LANES : 0;
+    for (int v = 0; v < ATTN_PANEL_VECTORS; v++) {
+        const REAL *row[LANES];
+        int64_t first = from.i0 + v * LANES;
+        int64_t rows = from.i1 - first < LANES ? from.i1 - first : LANES;
+        memset(ws, 0, (size_t)(whole == n && rows == LANES ? 0 : LANES * width) * sizeof *ws);
+        for (int64_t r = 0; r < LANES; r++) {
+            row[r] = ws + r * width;
+            if (r < rows && whole == n && n > 0)
+                row[r] = FN(at)(from.x, from.b, from.h, first + r);
+            else if (r < rows)
+                FN(fetch)(from.x, from.b, from.h, first + r, n, ws + r * width);
+        }
+        for (int64_t c0 = 0; c0 < n; c0 += LANES) {
+            VEC square[LANES];
+            for (int r = 0; r < LANES; r++)
+                square[r] = FN(load)(row[r] + c0) * (REAL)factor;
+            FN(transpose)(square);
+            for (int c = 0; c < LANES && c0 + c < n; c++)
+                FN(store)(to + (c0 + c) * PANEL + v * LANES, square[c]);
+        }
+    }
+}
+
+/* The way back, one vector of queries: stage[r][c] = from[c][r] * factor[r], rows of n rounded up
+ * to LANES. */
+static void FN(unpack)(const REAL *from, int64_t n, VEC factor, REAL *stage)
+{
+    int64_t width = FN(round_up)(n);
+    for (int64_t c0 = 0; c0 < n; c0 += LANES) {
+        VEC square[LANES];
+        for (int c = 0; c < LANES; c++)
+            square[c] = c0 + c < n ? FN(load)(from + (c0 + c) * PANEL) * factor : (VEC){0};
+        FN(transpose)(square);
+        for (int r = 0; r < LANES; r++)
+            FN(store)(stage + r * width + c0, square[r]);
+    }
+}

@@ -6,15 +6,14 @@
  *                                     numbers, rows   vectors of   a turn each
  *      S[key][query] = K Q^T          K, keys         queries      feature       tile_dots
  *      O[feature][query] += V^T P     V, features     queries      key           values_tile
- *      dV[key][feature] += P dO       P, keys         features     query         gradient_tile
  *
- * dP = V dO^T, dQ += K^T dS and dK += dS Q of the backward pass are these three again.
+ * dP = V dO^T and dQ += K^T dS of the backward pass are these two again; the gradients of keys have
+ * a tile of their own (gradient_tmpl.h).
  *
- * In the first two, vectors run over queries.  A panel is PANEL = 3 * LANES queries; its Q is
- * stored transposed, Q[c][query] (panel_tmpl.h): one vector holds feature c of LANES queries.  K
- * and V are read in place, a number at a time, and broadcast to all lanes.  So maxima, sums and
- * rescales are vertical arithmetic, and masking is a choice between lanes.  The gradients of keys
- * are sums over queries: there rows of dO are the vectors, and P is broadcast.
+ * Vectors run over queries.  A panel is PANEL = 3 * LANES queries; its Q is stored transposed,
+ * Q[c][query] (rows_io_tmpl.h): one vector holds feature c of LANES queries.  K and V are read in
+ * place, a number at a time, and broadcast to all lanes.  So maxima, sums and rescales are vertical
+ * arithmetic, and masking is a choice between lanes.
  *
  * Keys come as a list of row pointers: any stride, a widened copy, or any selection of keys is the
  * same loop.  TILE_ROWS is how many rows go with three vectors: 8 where there are 32 registers, 4
@@ -169,26 +168,6 @@ TILE FN(values_tile)(int rows, int vectors, const REAL *const *v, int64_t n, int
     FN(tile_add)(rows, vectors, to, acc);
 }
 
-/* X[t][c] += sum_i P[t][i] row[i][c] for `rows` keys t, n queries i, `vectors` vectors of features
- * c from c0 on: X and row are dV and dO, or dK and Q. */
-TILE FN(gradient_tile)(int rows, int vectors, REAL *const *X, int64_t c0, const REAL *P,
-                       const REAL *const *row, int n)
-{
-    VEC acc[16][4];
-    REAL *to[8];
-    FN(tile_clear)(rows, vectors, acc);
-#pragma GCC unroll 4
-    for (int i = 0; i < n; i++) {
-        const REAL *x[8];
-        for (int t = 0; t < rows; t++)
-            x[t] = P + i + t * PANEL;
-        FN(tile_turn)(rows, vectors, x, 0, row[i] + c0, acc);
-    }
-    for (int t = 0; t < rows; t++)
-        to[t] = X[t] + c0;
-    FN(tile_add)(rows, vectors, to, acc);
-}
-
 /* ---- any number of keys and features --------------------------------------------------- */
 
 /* S[j][:] = Q . k[j] for n keys and `vectors` vectors of queries.  k has, and S has workspace for,
@@ -235,44 +214,4 @@ static void FN(values)(int vectors, const REAL *const *v, int n, int64_t dv, con
     for (; c < dv; c++)
         for (int u = 0; u < vectors; u++)
             FN(values_tile)(1, 1, v, n, c, P + u * LANES, O + u * LANES);
-}
-
-/* Vectors of features in the widest tile of gradients, which has 6 keys: 64 features are one strip
- * where there are 32 registers. */
-#undef STRIP
-#define STRIP (TILE_ROWS == 8 ? 4 : 2)
-
-/* gradient_tile for any number of keys, to which list has, and P has rows for, 8 more. */
-TILE FN(gradient_strip)(int rows, int vectors, REAL *const *list, int n_key, int64_t c0,
-                        const REAL *P, const REAL *const *row, int n,
-                        struct FN(prefetch) * prefetch, int64_t lines)
-{
-    for (int t = 0; t < n_key; t += rows) {
-        FN(prefetch_lines)(prefetch, lines);
-        FN(gradient_tile)(rows, vectors, list + t, c0, P + t * PANEL, row, n);
-    }
-}
-
-/* X[key[t]][:] += sum_i P[t][i] row[i][:] for n_key keys and n queries; X and rows are `width`
- * features wide, in whole vectors.  waste is a row of X that takes what tiles compute past the last
- * key, from whatever numbers P has there.  `prefetch` as in scores. */
-static void FN(gradients)(REAL *X, int64_t width, const uint8_t *key, int n_key, REAL *waste,
-                          const REAL *P, const REAL *const *row, int n,
-                          struct FN(prefetch) * prefetch)
-{
-    REAL *list[ATTN_KEY_BLOCK + 8];
-    int64_t c = 0, left = width / LANES, strips = (left + STRIP - 1) / STRIP;
-    int64_t lines = FN(lines_of_step)(prefetch, strips * ((n_key + 5) / 6));
-    for (int t = 0; t < n_key; t++)
-        list[t] = X + key[t] * width;
-    for (int t = 0; t < 8; t++)
-        list[n_key + t] = waste;
-    for (; left >= STRIP && left != STRIP + 1; c += STRIP * LANES, left -= STRIP)
-        FN(gradient_strip)(6, STRIP, list, n_key, c, P, row, n, prefetch, lines);
-    for (; left >= 3; c += 3 * LANES, left -= 3)
-        FN(gradient_strip)(8, 3, list, n_key, c, P, row, n, prefetch, lines);
-    for (; left >= 2; c += 2 * LANES, left -= 2)
-        FN(gradient_strip)(8, 2, list, n_key, c, P, row, n, prefetch, lines);
-    for (; left >= 1; c += LANES, left--)
-        FN(gradient_strip)(8, 1, list, n_key, c, P, row, n, prefetch, lines);
 }

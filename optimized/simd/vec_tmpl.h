@@ -1,4 +1,4 @@
-/* Vectors of REAL, for whatever instruction set the including file is compiled for.
+/* Vectors of REAL, for the instruction set that the including file is compiled for.
  *
  * Everything here is GNU C vector arithmetic, so that one text serves every instruction set; only
  * fused multiply-add and maximum are named by the instruction set itself.  The including file
@@ -39,7 +39,7 @@ static inline VEC FN(all)(REAL x) /* x in every lane */
     return x - zero; /* x - 0 is x, -0 and NaN included: the compiler makes it a broadcast */
 }
 
-/* yes where a lane of mask is all ones, no where it is zero. */
+/* Lane by lane: `yes` where mask is all ones, `no` where it is zero. */
 static inline VEC FN(choose)(IVEC mask, VEC yes, VEC no)
 {
     return (VEC)(((IVEC)yes & mask) | ((IVEC)no & ~mask));
@@ -55,6 +55,7 @@ static inline IVEC FN(lanes_of)(unsigned bits)
     return (lane & (INT)bits) != 0;
 }
 
+/* 1 if a bit is set in any lane. */
 static inline int FN(any)(IVEC mask)
 {
     uint64_t word[VEC_BYTES / 8], all = 0;
@@ -64,41 +65,53 @@ static inline int FN(any)(IVEC mask)
     return all != 0;
 }
 
-/* n, as whole vectors. */
+/* n, rounded up to a multiple of LANES. */
 static inline int64_t FN(round_up)(int64_t n)
 {
     return (n + LANES - 1) / LANES * LANES;
 }
 
-/* 2^x.  Exactly 1 at 0, 0 for -inf, NaN for NaN, infinity from 128 (double: 1024) up, and perhaps
- * already from 127.5 (1023.5).  Where x is below -126 (-1022) the result may be 0 or the subnormal
- * number; below -151 (-1076) it is 0.  Between those ends its relative error is at most 3.3 u: over
- * all floats 3.07 u with AVX-512, 2.88 with AVX2, 3.24 where products are rounded; over millions of
- * doubles 1.43, 1.32, 1.71 (tests/fixtures/isa_fixture.c measures it at every run).
+/* ---- a square: LANES vectors of LANES numbers -------------------------------------------------
  *
- * With two instructions of AVX-512, x = n + f, n = floor(x), and n is never seen: VEC_REST(x) is f
- * (0 for an infinity) and VEC_SCALE(p, x) is p * 2^floor(x).
- *
- * Elsewhere n is the nearest whole number and |f| <= 1/2: adding 1.5 * 2^23 leaves n in the low
- * bits of the sum; with the exponent's bias added as well, one shift makes those bits the number
- * 2^n, or 0 when n is the lowest. */
-static inline VEC FN(exp2)(VEC x)
-{
-#ifdef VEC_REST_F32
-    static const REAL term[] = EXP2_FLOOR_TERMS;
-    VEC f = VEC_REST(x);
+ * Exchanging the off-diagonal quarters of a square, then those of each quarter, and so on,
+ * transposes it.  In the stage of distance s, rows i and i + s (bit s of i clear) exchange halves:
+ * LOW(n) and HIGH(n) say where lane n of either comes from, b's lanes counted on from a's. */
+#undef LOW
+#undef HIGH
+#undef MIX
+#undef STAGE
+#define LOW(n, s)     ((n) & (s) ? LANE_COUNT + (n) - (s) : (n))
+#define HIGH(n, s)    ((n) & (s) ? LANE_COUNT + (n) : (n) + (s))
+#define PAIR(X, n, s) X(n, s), X((n) + 1, s)
+#define FOUR(X, n, s) PAIR(X, n, s), PAIR(X, (n) + 2, s)
+#define OCTET(X, s)   FOUR(X, 0, s), FOUR(X, 4, s)
+#if LANE_COUNT == 16
+#define MIX(a, b, X, s) __builtin_shufflevector(a, b, OCTET(X, s), FOUR(X, 8, s), FOUR(X, 12, s))
+#elif LANE_COUNT == 8
+#define MIX(a, b, X, s) __builtin_shufflevector(a, b, OCTET(X, s))
+#elif LANE_COUNT == 4
+#define MIX(a, b, X, s) __builtin_shufflevector(a, b, FOUR(X, 0, s))
 #else
-    static const REAL term[] = EXP2_TERMS;
-    x = VEC_MAX(FN(all)(EXP2_LOW), x); /* in this order a NaN in x stays */
-    x = VEC_MIN(FN(all)(EXP2_HIGH), x);
-    VEC shifted = x + EXP2_MAGIC, f = x - (shifted - EXP2_MAGIC);
+#define MIX(a, b, X, s) __builtin_shufflevector(a, b, PAIR(X, 0, s))
 #endif
-    VEC p = FN(all)(term[0]);
-    for (int n = 1; n < (int)(sizeof term / sizeof *term); n++)
-        p = VEC_FMA(p, f, FN(all)(term[n]));
-#ifdef VEC_REST_F32
-    return VEC_SCALE(p, x);
-#else
-    return p * (VEC)((IVEC)shifted << EXP2_SHIFT);
+#define STAGE(s)                                   \
+    for (int i = 0; (s) < LANES && i < LANES; i++) \
+        if ((i & (s)) == 0) {                      \
+            VEC a = x[i], b = x[i + (s)];          \
+            x[i] = MIX(a, b, LOW, s);              \
+            x[i + (s)] = MIX(a, b, HIGH, s);       \
+        }
+
+static inline void FN(transpose)(VEC x[])
+{
+    STAGE(1)
+#if LANE_COUNT >= 4
+    STAGE(2)
+#endif
+#if LANE_COUNT >= 8
+    STAGE(4)
+#endif
+#if LANE_COUNT >= 16
+    STAGE(8)
 #endif
 }

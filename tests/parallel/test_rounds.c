@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "optimized/parallel/local.h"
 #include "optimized/parallel/parallel.h"
 #include "optimized/parallel/travel/products.h"
 #include "ref/problem.h"

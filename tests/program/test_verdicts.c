@@ -31,7 +31,7 @@ static struct attn_verdict_entry *file(struct attn_verdict_list *list, const cha
         nasty,
         "check 'dense' --case 'q3k4d5:causal(br)|prefix(2):f32:normal:s1'",
         NULL};
-    return attn_verdicts_add(list, &subject, r, 0.25);
+    return attn_verdicts_add(list, &subject, &(struct attn_answer){.result = *r, .seconds = 0.25});
 }
 
 static struct attn_verdict_entry *add(struct attn_verdict_list *list, const char *name,
@@ -321,7 +321,7 @@ static void refused_by_it(struct printed *printed)
         const struct attn_subject subject = {ATTN_CHECK_CASE, "", text[n], "", "", "", NULL};
         struct attn_result r;
         attn_result_refuse(&r, n < 2 ? text[n] : "not claimed: <f16>");
-        attn_verdicts_add(list, &subject, &r, 0);
+        attn_verdicts_add(list, &subject, &(struct attn_answer){.result = r});
     }
     end(printed, list);
 }
@@ -427,6 +427,7 @@ TEST_EACH(errors_of_a_soak, 3)
     static const struct attn_check_request request = {.soak = 1000, .seed = 1};
     struct trouble t = troubles[_i];
     struct attn_candidate s = {.request = &request,
+                               .x.route = &attn_own_route,
                                .x.claims.bits = ATTN_CAP_F32 | ATTN_CAP_CROSS | ATTN_CAP_BACKWARD,
                                .list = attn_verdicts_begin("toy")};
     const struct attn_soak soak = {say_trouble, &t, 1, 1};
@@ -464,8 +465,8 @@ TEST_EACH(page_is_safe, 2)
     struct attn_report *report;
     ck_assert_int_eq(attn_report_open(path, &report, NULL), ATTN_OK);
     int failures, columns = 0;
-    const struct attn_report_about about = {
-        ATTN_EXTERNAL_PLUGIN, hostile, NULL, hostile, hostile, hostile, NULL};
+    const struct attn_external x = {.route = &attn_plugin_route, .source = hostile};
+    const struct attn_report_about about = {&x, hostile, hostile, hostile, NULL};
     attn_report_begin(report, &about);
     free(tell(ATTN_FORMAT_TEXT, 0, report, all_verdicts, &failures));
     ck_assert_int_eq(attn_report_close(report, failures > 0), 1);

@@ -77,12 +77,12 @@ static enum attn_status fetch(struct attn_point_work *work, const struct head_pa
                               const char *asked, const struct attn_tensor *to,
                               struct attn_error *err)
 {
-    const struct attn_runner *runner = work->spec.options.runner;
+    const struct attn_runner *runner = work->x.spec.options.runner;
     const struct attn_tensor *own = &work->setup.tensor[slot];
     int64_t bytes = own->extent[3] * (int64_t)attn_dtype_size(own->dtype);
     enum attn_status status = ATTN_OK;
     for (int r = 0; r < work->point->ranks && status == ATTN_OK; r++) {
-        struct attn_rank_home rank = attn_rank_home_of(&work->spec, &work->setup.problem, r);
+        struct attn_rank_home rank = attn_rank_home_of(&work->x.spec, &work->setup.problem, r);
         int64_t n = carry(&rank, x, slot, asked, NULL, NULL, NULL, bytes);
         char *packed = attn_cli_need(malloc((size_t)n + 1));
         if (r == runner->rank)
@@ -123,14 +123,14 @@ static enum attn_status judge_head(struct attn_point_work *work, const struct he
                                    const struct attn_sample *sample, char *const asked[2],
                                    struct attn_result *all, struct attn_error *err)
 {
-    const int is_judge = work->spec.options.runner->rank == 0;
+    const int is_judge = work->x.spec.options.runner->rank == 0;
     struct attn_setup s = {0};
     struct attn_precision precision;
     struct attn_result r;
     enum attn_status status = ATTN_OK;
     if (is_judge)
         status = attn_setup_open_part(&work->point->c, &x->part, &s, err);
-    status = attn_point_settle(work->spec.options.runner, status, err);
+    status = attn_point_settle(work->x.spec.options.runner, status, err);
     for (int slot = ATTN_T_O; slot < ATTN_SLOTS && status == ATTN_OK; slot++)
         if (work->setup.tensor[slot].data != NULL)
             status = fetch(work, x, slot, asked[is_of_keys(slot)],
@@ -139,7 +139,7 @@ static enum attn_status judge_head(struct attn_point_work *work, const struct he
         attn_setup_close(&s);
         return status;
     }
-    attn_precision_of(work->spec.impl, &work->spec.options, &work->setup.problem, &precision);
+    attn_precision_of(work->x.spec.impl, &work->x.spec.options, &work->setup.problem, &precision);
     s.problem.batch = s.problem.kv_heads = 1;
     s.problem.heads = x->heads;
     s.problem.origin.batch = x->batch;
@@ -181,7 +181,7 @@ void attn_point_judge_ranks(struct attn_point_work *work)
     }
     if (status != ATTN_OK)
         attn_point_fail(work->point, &err);
-    else if (work->spec.options.runner->rank == 0)
+    else if (work->x.spec.options.runner->rank == 0)
         attn_point_keep_verdict(work->point, &all);
     free(asked[0]);
     free(asked[1]);

@@ -37,39 +37,27 @@ static void tell(void *arg, enum attn_plugin_phase phase)
     }
 }
 
-static enum attn_status load_plugin(struct attn_point_work *work, struct attn_error *err)
-{
-    static struct attn_plugin_impl plugin;
-    enum attn_status status = attn_plugin_load(work->point->source, &plugin, err);
-    if (status == ATTN_OK && plugin.claims.layout >= ATTN_PLUGIN_THD)
-        status = attn_fail(err, ATTN_EINVAL,
-                           "documents and pages are laid out anew for each call of a plug-in: "
-                           "it can be checked, but not measured");
-    if (status != ATTN_OK)
-        return status;
-    plugin.impl.name = work->point->spec;
-    plugin.tell = tell;
-    plugin.tell_arg = work;
-    plugin.leave_lse = 1;
-    work->spec = plugin.spec;
-    work->plugin = &plugin;
-    work->claims = &plugin.claims;
-    return ATTN_OK;
-}
-
 static enum attn_status find_subject(struct attn_point_work *work, struct attn_error *err)
 {
     const struct attn_point *p = work->point;
-    if (work->spec.impl != NULL) /* given */
+    struct attn_external *x = &work->x;
+    if (x->spec.impl != NULL) /* given */
         return ATTN_OK;
-    if (strcmp(p->route, attn_external_route[ATTN_EXTERNAL_PLUGIN]->word) == 0)
-        return load_plugin(work, err);
-    if (strcmp(p->route, attn_external_route[ATTN_EXTERNAL_COMMAND]->word) == 0)
+    x->route = attn_external_route_of(p->route);
+    x->source = x->route != &attn_own_route ? p->source : p->spec;
+    x->claims_path = work->how->claims;
+    snprintf(x->name, sizeof x->name, "%.31s", p->spec);
+    work->claims = x->route != &attn_own_route ? &x->claims : NULL;
+    if (x->route->load == NULL)
         return attn_point_command_open(work, err);
-    enum attn_status status = attn_spec_parse(p->spec, &work->spec, err);
-    return status == ATTN_OK ? attn_cli_run_by(attn_ranks(work->spec.impl, &work->spec.options),
-                                               &work->spec.options, err)
-                             : status;
+    enum attn_status status = x->route->load(x, err);
+    if (status == ATTN_OK && x->plugin == NULL)
+        return attn_cli_run_by(attn_ranks(x->spec.impl, &x->spec.options), &x->spec.options, err);
+    if (status == ATTN_OK) {
+        x->plugin->tell = tell;
+        x->plugin->tell_arg = work;
+    }
+    return status;
 }
 
 /* Set up as this implementation wants its tensors, and refuse what it does not claim. */
@@ -80,15 +68,14 @@ static enum attn_status open_setup(struct attn_point_work *work, struct attn_err
     struct attn_case c = p->c;
     struct attn_given_mask given;
     unsigned needs;
-    if (work->plugin != NULL)
+    if (work->x.plugin != NULL)
         c.layout = attn_claims_layout(claims); /* the same numbers, where they need no copy */
-    enum attn_status status = work->spec.options.runner != NULL
+    enum attn_status status = work->x.spec.options.runner != NULL
                                   ? attn_point_open_rank(work, err)
                                   : attn_setup_open(&c, &work->setup, err);
     if (status != ATTN_OK || claims == NULL)
         return status;
-    enum attn_route route = work->plugin != NULL ? ATTN_ROUTE_PLUGIN : ATTN_ROUTE_FILES;
-    status = attn_claims_allow(claims, &work->setup, route, &needs, err);
+    status = attn_claims_allow(claims, &work->setup, work->x.route->route, &needs, err);
     const struct attn_problem *problem = &work->setup.problem;
     if (status == ATTN_OK && attn_claims_mask(claims, problem, &given) == ATTN_CLAIMS_BYTES)
         p->mask_bytes = p->c.batch * p->c.heads * p->c.n_query * p->c.n_key;
@@ -99,16 +86,16 @@ static enum attn_status open_setup(struct attn_point_work *work, struct attn_err
 static enum attn_status price(struct attn_point_work *work, struct attn_error *err)
 {
     struct attn_point *p = work->point;
-    if (work->spec.options.runner == NULL) /* else the others have more of it */
+    if (work->x.spec.options.runner == NULL) /* else the others have more of it */
         p->floor_bytes = attn_setup_bytes(&work->setup);
     if (work->command != NULL) {
         p->ranks = 1;
         attn_preflight_pairs(&work->setup.problem, p);
         return ATTN_OK;
     }
-    enum attn_status status = attn_preflight_price(&work->spec, &work->setup.problem, p, err);
+    enum attn_status status = attn_preflight_price(&work->x.spec, &work->setup.problem, p, err);
     work->use = attn_cli_need(calloc((size_t)p->ranks + 1, sizeof *work->use));
-    if (work->plugin != NULL)
+    if (work->claims != NULL)
         attn_point_not_ours(p);
     return status;
 }
@@ -119,12 +106,12 @@ static enum attn_status call(struct attn_point_work *work, enum attn_pass pass,
                              struct attn_error *err)
 {
     struct attn_ctx ctx = {.ledger = &work->ledger,
-                           .options = &work->spec.options,
+                           .options = &work->x.spec.options,
                            .error = err,
                            .ranks = work->use,
                            .saved = &work->saved,
-                           .has_shards = work->spec.options.runner != NULL};
-    return attn_setup_call(&work->setup, work->spec.impl, &ctx, pass);
+                           .has_shards = work->x.spec.options.runner != NULL};
+    return attn_setup_call(&work->setup, work->x.spec.impl, &ctx, pass);
 }
 
 /* Seconds of one call: of the clock, and of the processor, of the slowest rank and of all. */
@@ -142,7 +129,7 @@ static enum attn_status timed_call(struct attn_point_work *work, struct seconds 
         s->cpu_max = s->cpu_sum = s->wall;
         return status;
     }
-    const struct attn_runner *runner = work->spec.options.runner;
+    const struct attn_runner *runner = work->x.spec.options.runner;
     double cpu = attn_seconds(CLOCK_PROCESS_CPUTIME_ID);
     s->wall = 0;
     if (runner != NULL) /* all begin together */
@@ -155,11 +142,11 @@ static enum attn_status timed_call(struct attn_point_work *work, struct seconds 
     s->cpu_max = s->cpu_sum = attn_seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
     if (p->c.pass == ATTN_FORWARD)
         attn_saved_drop(&work->saved, &work->ledger);
-    if (work->plugin != NULL)
+    if (work->x.plugin != NULL)
         *s = (struct seconds){work->plugin_wall, work->plugin_cpu, work->plugin_cpu};
-    if (work->spec.impl->ranks != NULL)
+    if (work->x.spec.impl->ranks != NULL)
         s->cpu_max = s->cpu_sum = 0;
-    for (int rank = 0; work->spec.impl->ranks != NULL && rank < p->ranks; rank++) {
+    for (int rank = 0; work->x.spec.impl->ranks != NULL && rank < p->ranks; rank++) {
         s->cpu_sum += work->use[rank].cpu_seconds;
         s->cpu_max = fmax(s->cpu_max, work->use[rank].cpu_seconds);
     }
@@ -193,7 +180,7 @@ static void keep_resident(struct attn_point *p, const struct attn_resident *resi
 static double peak_now(const struct attn_point_work *work, enum attn_limit limit)
 {
     const struct attn_point *p = work->point;
-    const struct attn_kernels *kernels = attn_peak_kernels(&work->spec, p->c.dtype);
+    const struct attn_kernels *kernels = attn_peak_kernels(&work->x.spec, p->c.dtype);
     if (!work->how->peak || p->ranks > 1 || kernels == NULL)
         return (double)NAN;
     return attn_peak_sample(kernels, limit, p->c.threads > 1 ? p->c.threads : 1,
@@ -260,7 +247,7 @@ static void keep_ledger(struct attn_point_work *work)
     p->process_ledger_bytes = p->ledger_bytes = work->ledger.peak;
     const struct attn_account *live = work->ledger.at_peak;
     int n = work->ledger.n_at_peak;
-    if (work->spec.impl->ranks != NULL) {
+    if (work->x.spec.impl->ranks != NULL) {
         const struct attn_rank_use *most = &work->use[0];
         for (int rank = 1; rank < p->ranks; rank++)
             if (work->use[rank].peak_bytes > most->peak_bytes)
@@ -286,18 +273,18 @@ static enum attn_status run_calls(struct attn_point_work *work, struct attn_erro
         status = measure(work, err);
     if (status != ATTN_OK)
         return status;
-    strcpy(p->time_source, work->spec.options.runner != NULL ? "MPI_Wtime" : "calls");
+    strcpy(p->time_source, work->x.spec.options.runner != NULL ? "MPI_Wtime" : "calls");
     attn_stats_spread(work->cpu_max, p->n_warm, &cpu);
     p->warm_cpu_max_s = cpu.median;
     attn_stats_spread(work->cpu_sum, p->n_warm, &cpu);
     p->warm_cpu_sum_s = cpu.median;
-    if (work->plugin == NULL)
+    if (work->claims == NULL)
         keep_ledger(work);
     attn_saved_drop(&work->saved, &work->ledger);
     int64_t left = p->stack.n > 0 ? 0 : attn_ledger_clear(&work->ledger);
     if (left != 0)
         return attn_fail(err, ATTN_EINTERNAL, "%s left %lld bytes on its ledger",
-                         work->spec.impl->name, (long long)left);
+                         work->x.spec.impl->name, (long long)left);
     return ATTN_OK;
 }
 
@@ -315,17 +302,6 @@ static enum attn_status run(struct attn_point_work *work, struct attn_error *err
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
-
-/* A verdict of an earlier round is that of the same bits, and of nothing else. */
-static void set_aside(struct attn_point_work *work)
-{
-    struct attn_point *p = work->point;
-    memcpy(work->earlier_digest, p->digest, sizeof work->earlier_digest);
-    memcpy(work->earlier_verdict, p->verdict, sizeof work->earlier_verdict);
-    memcpy(work->earlier_output, p->worst_output, sizeof work->earlier_output);
-    work->earlier_worst = p->worst;
-    attn_point_unverified(p);
-}
 
 /* Refused memory is an end of its own where a call took it. */
 static void fail(struct attn_point_work *work, const struct attn_error *err)
@@ -348,13 +324,14 @@ void attn_point_measure_spec(const struct attn_point_how *how, const struct attn
     struct attn_resident all;
     double start = attn_seconds(CLOCK_MONOTONIC);
     work->how = how;
-    work->spec = *spec;
+    work->x = (struct attn_external){.route = &attn_own_route, .spec = *spec};
     work->point = p;
-    set_aside(work);
+    work->earlier = p->judged; /* the verdict of the same bits, and of nothing else */
+    attn_point_unverified(p);
     attn_ledger_init(&work->ledger, NULL);
     work->ledger.keeps = how->peak;
     enum attn_status status = find_subject(work, &err);
-    const struct attn_runner *runner = status == ATTN_OK ? work->spec.options.runner : NULL;
+    const struct attn_runner *runner = status == ATTN_OK ? work->x.spec.options.runner : NULL;
     if (runner != NULL)
         attn_resident_begin(&all);
     if (status == ATTN_OK)

@@ -53,7 +53,6 @@ static int export_repeats(const struct attn_point_how *how)
 struct attn_point_launcher {
     pid_t pid;
     int to, from;
-    struct attn_claims claims;
 };
 
 struct reply {
@@ -190,7 +189,7 @@ static enum attn_status read_results(struct attn_point_work *work, const char *f
     enum attn_status status = attn_exec_read(folder, work->claims, &work->setup, err);
     if (status == ATTN_OK || status == ATTN_ENOMEM || status == ATTN_ENOTSUP)
         return status;
-    strcpy(work->point->verdict, attn_verdict_name(ATTN_FAILED));
+    strcpy(work->point->judged.verdict, attn_verdict_name(ATTN_FAILED));
     return told(work, ATTN_POINT_WRONG, err->text);
 }
 
@@ -220,13 +219,11 @@ enum attn_status attn_point_command_run(struct attn_point_work *work, struct att
 
 enum attn_status attn_point_command_open(struct attn_point_work *work, struct attn_error *err)
 {
-    const struct attn_point_how *how = work->how;
     struct attn_point_launcher *l = attn_cli_need(calloc(1, sizeof *l));
     work->command = l;
-    if (export_repeats(how) != 0 || launcher_open(l, work->point->source) != 0)
+    if (export_repeats(work->how) != 0 || launcher_open(l, work->x.source) != 0)
         return attn_fail(err, ATTN_ENOMEM, "no process for the command: %s", strerror(errno));
-    work->claims = &l->claims;
-    return attn_claims_read(how->claims, &l->claims, err);
+    return attn_claims_read(work->x.claims_path, &work->x.claims, err);
 }
 
 void attn_point_command_close(struct attn_point_work *work)

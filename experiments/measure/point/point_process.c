@@ -60,8 +60,10 @@ enum attn_status attn_point_asked(const json_t *line, struct attn_point_how *how
     if (repeat < 0 || repeat > ATTN_RECORD_TIMES)
         return attn_fail(err, ATTN_EINVAL, "repeat %lld: a record has room for 0 to %d",
                          (long long)repeat, ATTN_RECORD_TIMES);
-    int is_command = strcmp(point->route, attn_external_route[ATTN_EXTERNAL_COMMAND]->word) == 0;
-    return is_command && (how->claims == NULL || how->folder == NULL)
+    const struct attn_external_route *route = attn_external_route_of(point->route);
+    if (route == NULL)
+        return attn_fail(err, ATTN_EINVAL, "no route is called '%s'", point->route);
+    return route->load == NULL && (how->claims == NULL || how->folder == NULL)
                ? attn_fail(err, ATTN_EINVAL, "a command needs \"claims\" and \"folder\"")
                : ATTN_OK;
 }
@@ -106,9 +108,9 @@ static const char *contradiction(const struct attn_point *p, const struct attn_p
     if (p->status != ATTN_POINT_OK)
         return NULL;
     int untimed = strcmp(p->time_source, "command") == 0 && isnan(p->first_s) && p->n_warm == 0;
-    if (untimed && p->verdict[0] != '\0' && p->digest[0] != '\0')
+    if (untimed && p->judged.verdict[0] != '\0' && p->judged.digest[0] != '\0')
         return NULL; /* a command whose time is less than the noise of its start */
-    if (!(p->first_s > 0) || p->verdict[0] == '\0' || p->digest[0] == '\0')
+    if (!(p->first_s > 0) || p->judged.verdict[0] == '\0' || p->judged.digest[0] == '\0')
         return "a good point without a time, a verdict or a digest";
     for (int t = 0; t < p->n_warm; t++)
         if (!(p->warm_s[t] > 0))
@@ -182,7 +184,7 @@ void attn_point_price(const struct attn_plan_point *of, struct attn_point *p, in
     p->c = of->c;
     p->stack = of->layers;
     enum attn_status status = of->external != NULL
-                                  ? attn_external_spec_preflight(of->external, &p->c, p, need, &err)
+                                  ? attn_preflight_external(of->external, &p->c, p, need, &err)
                                   : attn_preflight_case(&of->spec, &p->c, p, need, &err);
     if (status == ATTN_OK)
         return;

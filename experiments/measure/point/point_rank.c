@@ -77,13 +77,13 @@ static void write_pads(struct attn_setup *s, const struct attn_rank_home *part)
  * tensors.  A process that is no rank has as much as rank 0, and does nothing with it. */
 enum attn_status attn_point_open_rank(struct attn_point_work *work, struct attn_error *err)
 {
-    const struct attn_runner *runner = work->spec.options.runner;
-    int ranks = attn_ranks(work->spec.impl, &work->spec.options);
+    const struct attn_runner *runner = work->x.spec.options.runner;
+    int ranks = attn_ranks(work->x.spec.impl, &work->x.spec.options);
     struct attn_setup whole = {0};
     enum attn_status status = attn_setup_describe(&work->point->c, &whole, err);
     if (status == ATTN_OK) {
-        struct attn_rank_home own =
-            attn_rank_home_of(&work->spec, &whole.problem, runner->rank < ranks ? runner->rank : 0);
+        struct attn_rank_home own = attn_rank_home_of(&work->x.spec, &whole.problem,
+                                                      runner->rank < ranks ? runner->rank : 0);
         status = attn_setup_open_part(&work->point->c, &own.part, &work->setup, err);
         if (status == ATTN_OK)
             write_pads(&work->setup, &own);
@@ -114,11 +114,11 @@ enum attn_status attn_point_settle(const struct attn_runner *runner, enum attn_s
 
 uint64_t attn_point_rank_digest(struct attn_point_work *work)
 {
-    const struct attn_runner *runner = work->spec.options.runner;
+    const struct attn_runner *runner = work->x.spec.options.runner;
     uint64_t digest = 0, theirs;
     struct attn_error err;
     for (int r = 0; r < work->point->ranks; r++) {
-        struct attn_rank_home x = attn_rank_home_of(&work->spec, &work->setup.problem, r);
+        struct attn_rank_home x = attn_rank_home_of(&work->x.spec, &work->setup.problem, r);
         theirs =
             r == runner->rank ? attn_setup_digest(&work->setup, &x.part, work->point->c.pass) : 0;
         if (runner->share(runner->state, r, &theirs, sizeof theirs, &err) == ATTN_OK)
@@ -129,7 +129,7 @@ uint64_t attn_point_rank_digest(struct attn_point_work *work)
 
 int attn_point_all_intact(struct attn_point_work *work, int intact)
 {
-    const struct attn_runner *runner = work->spec.options.runner;
+    const struct attn_runner *runner = work->x.spec.options.runner;
     struct attn_point *p = work->point;
     struct attn_error err = {0};
     snprintf(err.text, sizeof err.text, "rank %d: %.400s", runner->rank, p->message);
@@ -137,8 +137,8 @@ int attn_point_all_intact(struct attn_point_work *work, int intact)
     enum attn_status status = attn_point_settle(runner, intact ? ATTN_OK : ATTN_EINTERNAL, &err);
     for (int r = 0; r < p->ranks && r < ATTN_RECORD_RANKS && status == ATTN_OK; r++) {
         struct attn_cost cost;
-        status = attn_price(work->spec.impl, &work->spec.options, &work->setup.problem, p->c.pass,
-                            r, &cost, &err);
+        status = attn_price(work->x.spec.impl, &work->x.spec.options, &work->setup.problem,
+                            p->c.pass, r, &cost, &err);
         p->rank_priced[r] = cost.peak_bytes;
     }
     snprintf(p->message, sizeof p->message, "%s", status != ATTN_OK ? err.text : "");
@@ -168,10 +168,10 @@ static double ranks_per_core(const struct own *own, int ranks)
 
 void attn_point_share_numbers(struct attn_point_work *work, const struct attn_resident *all)
 {
-    const struct attn_runner *runner = work->spec.options.runner;
+    const struct attn_runner *runner = work->x.spec.options.runner;
     struct attn_point *p = work->point;
     struct attn_error err;
-    int ranks = attn_ranks(work->spec.impl, &work->spec.options);
+    int ranks = attn_ranks(work->x.spec.impl, &work->x.spec.options);
     struct own *own = attn_cli_need(calloc((size_t)ranks, sizeof *own));
     const struct own mine = {.resident = p->resident_bytes,
                              .most = greater(work->highest, all->hwm) - all->baseline,

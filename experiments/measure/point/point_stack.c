@@ -107,12 +107,12 @@ static enum attn_status stack_call(void *arg, int64_t layer, enum attn_stack_cal
     struct attn_point_stack *x = arg;
     int is_backward = call == ATTN_STACK_BACKWARD;
     struct attn_ctx ctx = {.ledger = &x->work->ledger,
-                           .options = &x->work->spec.options,
+                           .options = &x->work->x.spec.options,
                            .error = x->err,
                            .saved = saves || is_backward ? &x->layer[layer].saved : NULL};
     exchange(x, layer);
     double start = attn_seconds(CLOCK_MONOTONIC);
-    enum attn_status status = attn_setup_call(&x->work->setup, x->work->spec.impl, &ctx,
+    enum attn_status status = attn_setup_call(&x->work->setup, x->work->x.spec.impl, &ctx,
                                               is_backward ? ATTN_BACKWARD : ATTN_FORWARD);
     double s = attn_seconds(CLOCK_MONOTONIC) - start;
     exchange(x, layer);

@@ -12,28 +12,26 @@
 #include "experiments/measure/machine.h"
 #include "experiments/measure/point/point.h"
 #include "optimized/parallel/layout/rank_box.h"
+#include "tests/harness/subject/external.h"
 #include "tests/harness/subject/plugin.h"
 
 /* Everything about the one point. */
 struct attn_point_work {
     const struct attn_point_how *how;
     struct attn_point *point;
-    struct attn_spec spec;
+    struct attn_external x; /* that is measured */
     struct attn_setup setup;
     struct attn_ledger ledger;
     struct attn_point_stack *stack; /* of layers; NULL: one call */
     struct attn_saved saved;        /* of the forward call that a backward point needs */
     struct attn_rank_use *use;      /* [ranks] */
     double cpu_max[ATTN_RECORD_TIMES], cpu_sum[ATTN_RECORD_TIMES];
-    struct attn_plugin_impl *plugin;     /* NULL: ours, or a command                           */
     double plugin_wall, plugin_cpu;      /* of its last call, by the clock right around it     */
-    struct attn_point_launcher *command; /* NULL: ours, or a plug-in's                       */
+    struct attn_point_launcher *command; /* NULL: it is called in this process */
     const struct attn_claims *claims;    /* of what is not ours; NULL: ours                    */
     int is_told;                         /* a command failed, and the point says so already */
     int64_t highest;                     /* VmHWM before the mark of the calls was set      */
-    char earlier_digest[24], earlier_verdict[16],
-        earlier_output[8]; /* of an earlier round, or "" */
-    double earlier_worst;
+    struct attn_judged earlier;          /* of an earlier round, or unknown */
 };
 
 /* attn_point_measure of a spec that no text has; impl NULL: of that which the point has. */

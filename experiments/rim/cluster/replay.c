@@ -8,7 +8,7 @@
 #include "experiments/cli/cli.h"
 #include "optimized/integers.h"
 #include "optimized/parallel/travel/products.h"
-#include "optimized/parallel/travel/work_moves.h"
+#include "optimized/parallel/travel/work_buffers.h"
 #include "ref/problem.h"
 
 const char *attn_spent_name(enum attn_spent on)

@@ -25,7 +25,7 @@ enum { MOST_BYTES = 16 << 20 };
 
 struct member {
     char entry[256], name[96]; /* in the folder; of the student */
-    enum attn_external_kind kind;
+    const struct attn_external_route *route;
     int archive;       /* descriptor of what was handed in */
     char trouble[200]; /* why there is none; "" */
 };
@@ -43,12 +43,12 @@ static int recognise(const struct attn_grade_class *class, const char *entry, st
         return 0;
     snprintf(m->entry, sizeof m->entry, "%s", entry);
     snprintf(path, sizeof path, "%.3000s/%s/command", class->folder, entry);
-    m->kind = ATTN_EXTERNAL_PLUGIN;
+    m->route = &attn_plugin_route;
     if (attn_cli_ends_with(entry, end)) {
         snprintf(m->name, sizeof m->name, "%.*s", (int)(strlen(entry) - strlen(end)), entry);
         return 1;
     }
-    m->kind = ATTN_EXTERNAL_COMMAND;
+    m->route = &attn_exec_route;
     snprintf(m->name, sizeof m->name, "%.90s", entry);
     return stat(path, &info) == 0;
 }
@@ -125,7 +125,7 @@ static enum attn_status judge(const struct attn_grade_class *class, struct membe
                               const char *home, struct attn_sheet *sheet, struct attn_error *err)
 {
     char own[4096 + 600], seed[160], hidden[160], source[512], path[512], quoted[520], route[600];
-    const int is_command = m->kind == ATTN_EXTERNAL_COMMAND;
+    const int is_command = m->route == &attn_exec_route;
     struct attn_task task;
     snprintf(own, sizeof own, "%s/%s", home, m->entry);
     snprintf(path, sizeof path, "%.240s/%s", class->folder, m->entry);
@@ -141,14 +141,13 @@ static enum attn_status judge(const struct attn_grade_class *class, struct membe
                                              class->hidden[0] != '\0' ? hidden : "", &task, err);
     if (status != ATTN_OK)
         return status;
-    const struct attn_submission of = {.name = m->name,
-                                       .kind = m->kind,
-                                       .source = source,
-                                       .claims_path = is_command ? "lab.json" : NULL,
-                                       .route = route,
-                                       .folder = is_command ? own : home,
-                                       .watched = class->folder,
-                                       .trouble = m->trouble};
+    const struct attn_submission of = {
+        .name = m->name,
+        .x = {.route = m->route, .source = source, .claims_path = is_command ? "lab.json" : NULL},
+        .route = route,
+        .folder = is_command ? own : home,
+        .watched = class->folder,
+        .trouble = m->trouble};
     attn_grade(&task, &of, sheet);
     return ATTN_OK;
 }

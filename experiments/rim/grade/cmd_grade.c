@@ -139,11 +139,11 @@ static int grade(void *values, int n, char **operand)
     if (is_folder(file))
         return grade_class(f, &task, file);
     const char *source = f->exec != NULL ? f->exec : file;
-    const struct attn_submission of = {.name = source,
-                                       .kind = f->exec != NULL ? ATTN_EXTERNAL_COMMAND
-                                                               : ATTN_EXTERNAL_PLUGIN,
-                                       .source = source,
-                                       .claims_path = f->claims};
+    const struct attn_submission of = {
+        .name = source,
+        .x = {.route = f->exec != NULL ? &attn_exec_route : &attn_plugin_route,
+              .source = source,
+              .claims_path = f->claims}};
     attn_grade(&task, &of, &sheet);
     if (attn_process_interrupted())
         return attn_cli_fail(ATTN_EXIT_LACKS, "interrupted: nothing is graded");

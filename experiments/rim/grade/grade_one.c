@@ -64,7 +64,7 @@ static void limit(int what, rlim_t soft, rlim_t hard)
  * memfd_create, does not hide what grows with the square of the length. */
 static void limit_files(const struct attn_submission *of)
 {
-    const int is_plugin = of->kind == ATTN_EXTERNAL_PLUGIN;
+    const int is_plugin = of->x.route == &attn_plugin_route;
     const rlim_t bytes = is_plugin ? 64 << 10 : 1 << 30, files = is_plugin ? 64 : 1024;
     limit(RLIMIT_FSIZE, bytes, bytes);
     limit(RLIMIT_NOFILE, files, files);
@@ -88,7 +88,7 @@ static void clear_environment(void)
 /* Every process that it starts inherits all of this. */
 static void confine(const struct attn_submission *of, const char *temporary)
 {
-    const int is_plugin = of->kind == ATTN_EXTERNAL_PLUGIN;
+    const int is_plugin = of->x.route == &attn_plugin_route;
     int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
     setpgid(0, 0); /* a submission that ends its process group does not end ours */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -138,20 +138,15 @@ static enum attn_status introduce(struct attn_grading *g, struct attn_error *err
     request.budget = ASK_S;
     attn_verdicts_open(&verdicts, stdout);
     *s = (struct attn_candidate){.request = &request, .verdicts = &verdicts, .keeps = 1};
-    s->x.kind = of->kind;
-    s->x.source = of->source;
-    s->x.timeout_s = of->kind == ATTN_EXTERNAL_PLUGIN ? CALL_S : COMMAND_S;
+    s->x = of->x;
+    snprintf(s->x.name, sizeof s->x.name, "submission");
+    s->x.timeout_s = of->x.route == &attn_plugin_route ? CALL_S : COMMAND_S;
     s->x.until = attn_seconds(CLOCK_MONOTONIC) + ASK_S;
-    s->claims_path = of->claims_path;
     if (of->route != NULL)
         snprintf(s->route, sizeof s->route, "%s", of->route);
-    g->spec.kind = of->kind;
-    g->spec.claims_path = of->claims_path;
-    snprintf(g->spec.name, sizeof g->spec.name, "submission");
-    snprintf(g->spec.source, sizeof g->spec.source, "%s", of->source);
-    if (of->kind != ATTN_EXTERNAL_COMMAND || g->task->lab->form != ATTN_LAB_CODE)
+    if (of->x.route != &attn_exec_route || g->task->lab->form != ATTN_LAB_CODE)
         return ATTN_OK;
-    enum attn_status status = attn_claims_read(of->claims_path, &s->x.claims, err);
+    enum attn_status status = attn_claims_read(of->x.claims_path, &s->x.claims, err);
     snprintf(ring, sizeof ring, "ring:ranks=%d", g->task->claims.ranks);
     return status == ATTN_OK && g->task->claims.ranks > 0
                ? attn_external_set_scheme(&s->x, ring, err)
@@ -170,7 +165,6 @@ static int ask(struct attn_grading *g, struct attn_sheet *sheet)
     look_for_attacks(&g->candidate, sheet);
     if (status != ATTN_OK)
         zero(sheet, "%s", err.text);
-    g->spec.claims = g->candidate.x.claims;
     if (is_code && sheet->zero[0] == '\0' &&
         attn_task_differs(g->task, &g->candidate.x.claims, differs, sizeof differs) == 2)
         zero(sheet, "%s", differs);

@@ -104,9 +104,8 @@ struct attn_sheet {
 /* ---- one submission (grade_one.c) ------------------------------------------------------------ */
 
 struct attn_submission {
-    const char *name; /* of the student, or of the file */
-    enum attn_external_kind kind;
-    const char *source, *claims_path;
+    const char *name;       /* of the student, or of the file */
+    struct attn_external x; /* its route, source and claims_path */
     const char *route; /* how a message names it: "--plugin './mine.so'"; NULL: by its source */
     const char
         *folder; /* its own, in which it runs, and which goes when it is judged; NULL: none */
@@ -122,7 +121,6 @@ struct attn_grading {
     struct attn_candidate candidate;        /* the verdicts on all cases, if any were asked */
     unsigned *needs;                        /* claims that each asked case needs */
     char *taken;                            /* whether an earlier criterion has it */
-    struct attn_external_spec spec;         /* for points */
 };
 
 /* Grade it in a process of its own, which is ended after a time.  Its outcome is in the sheet.  The

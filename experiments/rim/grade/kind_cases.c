@@ -72,7 +72,7 @@ enum attn_status attn_grade_ask(struct attn_grading *g, struct attn_error *err)
 {
     static const struct attn_cli_list whole;
     struct attn_candidate *s = &g->candidate;
-    const enum attn_route route = attn_external_route[s->x.kind]->route;
+    const enum attn_route route = s->x.route->route;
     const struct attn_asking asking = {&whole, ATTN_TIER_QUICK, &g->task->claims, route, 1, 1};
     enum attn_status status = attn_question_make(&asking, &s->question, err);
     if (status != ATTN_OK)

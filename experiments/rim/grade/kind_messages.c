@@ -28,11 +28,11 @@ static enum attn_status ask(const struct attn_grading *g, const char *text,
                             struct attn_asked *asked, struct attn_answer *answer,
                             struct attn_error *err)
 {
-    struct attn_external x = {.kind = ATTN_EXTERNAL_PLUGIN,
-                              .source = g->of->source,
+    struct attn_external x = {.route = &attn_plugin_route,
+                              .source = g->of->x.source,
                               .timeout_s = CALL_S,
                               .how = {.calls = 1}};
-    const struct attn_external_route *route = attn_external_route[x.kind];
+    const struct attn_external_route *route = x.route;
     *asked = (struct attn_asked){.name = "messages"};
     enum attn_status status = attn_case_parse(text, &asked->c, err);
     if (status == ATTN_OK) {
@@ -61,7 +61,7 @@ void attn_grade_messages(struct attn_grading *g, struct attn_outcome *o)
              g->candidate.route, text);
     o->asked = 1;
     o->passed = attn_grade_any_passed(g, "*");
-    if (g->of->kind != ATTN_EXTERNAL_PLUGIN || !o->passed)
+    if (g->of->x.route != &attn_plugin_route || !o->passed)
         return; /* a command shows what its ranks hold at each step, and is judged by that */
     o->passed = ask(g, text, &asked, &answer, &err) == ATTN_OK;
     if (o->passed && answer.result.verdict != ATTN_PASS) {

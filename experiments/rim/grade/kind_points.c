@@ -51,18 +51,18 @@ static int measure(struct attn_grading *g, const struct attn_spec *spec, const c
     if (!has_passed_any(g, o) || !read_case(g, text, &of.c, o))
         return 0;
     attn_case_print(&of.c, of.text);
-    of.external = spec == NULL ? &g->spec : NULL;
+    of.external = spec == NULL ? &g->candidate.x : NULL;
     if (spec != NULL)
         of.spec = *spec;
     snprintf(of.spec_text, sizeof of.spec_text, "%.120s",
-             spec != NULL ? spec->impl->name : g->spec.name);
+             spec != NULL ? spec->impl->name : g->candidate.x.name);
     attn_point_price(&of, point, &need);
     const struct attn_point_how how = attn_point_how_of(&plan, &of);
     if (point->message[0] == '\0')
         attn_point_process(&how, LIMIT_S, NULL, point);
     o->asked++;
-    int ok =
-        point->status == ATTN_POINT_OK && strcmp(point->verdict, attn_verdict_name(ATTN_PASS)) == 0;
+    int ok = point->status == ATTN_POINT_OK &&
+             strcmp(point->judged.verdict, attn_verdict_name(ATTN_PASS)) == 0;
     o->passed += ok;
     if (ok)
         return 1;
@@ -81,7 +81,7 @@ void attn_grade_bits(struct attn_grading *g, struct attn_outcome *o)
     const char *text = g->criterion->argument;
     if (!measure(g, NULL, text, 0, &one, o) || !measure(g, NULL, text, 0, &two, o))
         return;
-    if (strcmp(one.digest, two.digest) != 0)
+    if (strcmp(one.judged.digest, two.judged.digest) != 0)
         attn_outcome_lose(o,
                           "%s: two processes give other bits, within the bounds: a thread, an "
                           "address or memory that was never written has a say",
@@ -118,12 +118,12 @@ static void run_reading(void *arg)
 {
     struct reading *r = arg;
     struct rusage used;
-    struct attn_external x = {.kind = ATTN_EXTERNAL_PLUGIN,
-                              .source = r->g->of->source,
+    struct attn_external x = {.route = &attn_plugin_route,
+                              .source = r->g->of->x.source,
                               .timeout_s = LIMIT_S,
                               .how = {.calls = 1},
                               .diagnosed_s = LIMIT_S}; /* of what fails the cases say why */
-    const struct attn_external_route *route = attn_external_route[x.kind];
+    const struct attn_external_route *route = x.route;
     malloc_trim(0); /* memory that the plug-in would get from us without a page more */
     r->status = route->open(&x, &r->err);
     if (r->status != ATTN_OK)
@@ -161,7 +161,7 @@ static int read_length(struct attn_grading *g, const char *text, double *bytes,
                        struct attn_outcome *o)
 {
     static struct attn_point point;
-    if (g->of->kind == ATTN_EXTERNAL_COMMAND) {
+    if (g->of->x.route == &attn_exec_route) {
         int ok = measure(g, NULL, text, 0, &point, o);
         *bytes = point.resident_bytes > 0 ? (double)point.resident_bytes : 0;
         return ok;
@@ -200,7 +200,7 @@ static double read_slope(struct attn_grading *g, const char *text, const long lo
     for (int n = 0; n <= LENGTHS; n++) { /* the first is tiny: what any call takes */
         at_length(text, n == 0 ? TINY : length[n - 1], at, sizeof at);
         bytes[n] = 0;
-        if ((n > 0 || g->of->kind == ATTN_EXTERNAL_PLUGIN) && !read_length(g, at, &bytes[n], o))
+        if ((n > 0 || g->of->x.route == &attn_plugin_route) && !read_length(g, at, &bytes[n], o))
             return -1;
         if (n > 1)
             steepest =
@@ -222,7 +222,7 @@ void attn_grade_memory(struct attn_grading *g, struct attn_outcome *o)
     double most, slope = (double)INFINITY;
     long long length[LENGTHS];
     char text[ATTN_CASE_TEXT];
-    if (g->task->claims.ranks > 0 && g->of->kind == ATTN_EXTERNAL_COMMAND) {
+    if (g->task->claims.ranks > 0 && g->of->x.route == &attn_exec_route) {
         o->asked = 1; /* its ranks share a process, whose memory says nothing of one */
         o->passed = attn_grade_any_passed(g, "*");
         return;

@@ -79,14 +79,14 @@ int attn_price_serve(const char *path)
 static void command_of(const struct attn_submission *of, char *text, size_t size)
 {
     char self[1000] = "", program[1100];
-    if (of->kind == ATTN_EXTERNAL_COMMAND) {
-        snprintf(text, size, "%s", of->source);
+    if (of->x.route == &attn_exec_route) {
+        snprintf(text, size, "%s", of->x.source);
         return;
     }
     if (readlink("/proc/self/exe", self, sizeof self - 1) < 0)
         self[0] = '\0';
     attn_cli_quote(self, program, sizeof program);
-    attn_cli_quote(of->source, self, sizeof self);
+    attn_cli_quote(of->x.source, self, sizeof self);
     snprintf(text, size, "%s grade prices %s", program, self);
 }
 

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "optimized/parallel/local.h"
+#include "optimized/parallel/parallel.h"
 #include "ref/problem.h"
 
 /* ---- where tensors are ----------------------------------------------------------------------- */
@@ -113,6 +113,14 @@ static enum attn_status bring(struct attn_travel *x)
     return status;
 }
 
+/* Of a block, from the first head of this portion on, where it may hold others. */
+static struct attn_view portion_of(const struct attn_work *w, enum attn_tag_kind kind,
+                                   const struct attn_block *block)
+{
+    int keys = attn_tag_is_of_keys(kind);
+    return attn_block_from(block, keys ? w->kv_heads.first : w->heads.first, 0);
+}
+
 static enum attn_status take_home(struct attn_travel *x)
 {
     const enum attn_tag_kind *kinds;
@@ -123,7 +131,7 @@ static enum attn_status take_home(struct attn_travel *x)
         const struct attn_placed *t = &x->tensor[kind];
         if (t->sum.view.dtype != t->own.view.dtype) {
             struct attn_rows rows = attn_block_rows(&x->w, kind, x->w.rank);
-            struct attn_view to = attn_block_portion(&x->w, kind, &t->own);
+            struct attn_view to = portion_of(&x->w, kind, &t->own);
             attn_rows_round(&rows, &to, &t->sum.view);
         }
         if (attn_work_is_summed(&x->w, kind))

@@ -2,10 +2,9 @@
  * them.
  *
  *      travel.c           brings what the rank computes with, and takes results home
- *      travel_mask.c      makes and brings the bytes of a mask
+ *      work_mask.c        makes and brings the bytes of a mask
  *      travel_stops.c     goes from stop to stop: messages between ranks
- *      travel_products.c  multiplies blocks
- *      travel_blocks.c    blocks in memory
+ *      travel_products.c  blocks in memory, and their products
  */
 #ifndef OPTIMIZED_PARALLEL_TRAVEL_H
 #define OPTIMIZED_PARALLEL_TRAVEL_H
@@ -59,11 +58,8 @@ struct attn_block attn_block_at(const struct attn_work *w, enum attn_tag_kind ki
                                 enum attn_dtype dtype, int rank, void *data);
 struct attn_rows attn_block_rows(const struct attn_work *w, enum attn_tag_kind kind, int rank);
 
-/* Of a block, from this head and token on; and from the first head of this portion on, where it may
- * hold others. */
+/* Of a block, from this head and token on. */
 struct attn_view attn_block_from(const struct attn_block *block, int64_t head, int64_t token);
-struct attn_view attn_block_portion(const struct attn_work *w, enum attn_tag_kind kind,
-                                    const struct attn_block *block);
 
 /* ---- the mask as data ------------------------------------------------------------------------ */
 

@@ -1,10 +1,20 @@
 /* See work_mask.h. */
 #include "optimized/parallel/travel/work_mask.h"
 
+#include <string.h>
+
 #include "optimized/integers.h"
-#include "optimized/parallel/travel/work_buffers.h"
-#include "ref/mask/bytes.h"
+#include "optimized/parallel/travel/travel.h"
 #include "ref/problem.h"
+
+/* The mask as a tensor of one head, of keys or of queries: its problem, d_key being the bytes of a
+ * row, and its layouts. */
+struct mask_data {
+    struct attn_problem whole;
+    enum attn_tag_kind kind;
+    int is_of_keys;
+    struct attn_layout home, work;
+};
 
 static struct attn_layout without_heads(struct attn_layout layout)
 {
@@ -14,22 +24,23 @@ static struct attn_layout without_heads(struct attn_layout layout)
     return layout;
 }
 
-struct attn_mask_data attn_work_mask(const struct attn_work *w)
+static struct mask_data mask_of(const struct attn_work *w)
 {
     int keys = w->mask != ATTN_MASK_DENSE;
-    struct attn_mask_data m = {.whole = *w->whole,
-                               .kind = keys ? ATTN_TAG_MASK_KEYS : ATTN_TAG_MASK_ROWS,
-                               .is_of_keys = keys,
-                               .home = without_heads(w->home),
-                               .work = without_heads(w->work)};
+    struct mask_data m = {.whole = *w->whole,
+                          .kind = keys ? ATTN_TAG_MASK_KEYS : ATTN_TAG_MASK_ROWS,
+                          .is_of_keys = keys,
+                          .home = without_heads(w->home),
+                          .work = without_heads(w->work)};
     m.whole.heads = m.whole.kv_heads = 1;
     m.whole.d_key = keys ? 1 : w->whole->n_key;
     return m;
 }
 
-int attn_work_mask_moves(const struct attn_work *w)
+/* 1 if bytes change hands between home and work. */
+static int mask_moves(const struct attn_work *w)
 {
-    struct attn_mask_data m = attn_work_mask(w);
+    struct mask_data m = mask_of(w);
     return w->mask != ATTN_MASK_DESCRIBED &&
            !attn_layout_same(&m.home, &m.work, &m.whole, m.is_of_keys);
 }
@@ -39,7 +50,7 @@ int attn_work_mask_travels(const struct attn_work *w)
     return w->mask == ATTN_MASK_KEYS && w->stops > 1;
 }
 
-static int64_t stored_rows(const struct attn_mask_data *m, const struct attn_layout *at, int rank)
+static int64_t stored_rows(const struct mask_data *m, const struct attn_layout *at, int rank)
 {
     struct attn_box box = attn_layout_stored_box(at, &m->whole, m->is_of_keys, rank);
     return attn_box_rows(&box);
@@ -47,7 +58,7 @@ static int64_t stored_rows(const struct attn_mask_data *m, const struct attn_lay
 
 int64_t attn_work_mask_rows(const struct attn_work *w, int rank)
 {
-    struct attn_mask_data m = attn_work_mask(w);
+    struct mask_data m = mask_of(w);
     return stored_rows(&m, &m.work, rank);
 }
 
@@ -64,12 +75,12 @@ static struct attn_sent passed_on(const struct attn_work *w)
 /* Its rows, to each other rank that has them at work. */
 static struct attn_sent moved(const struct attn_work *w)
 {
-    struct attn_mask_data m = attn_work_mask(w);
+    struct mask_data m = mask_of(w);
     struct attn_problem stored;
     const struct attn_layout work = attn_layout_stored(&m.work, &m.whole, &stored);
     struct attn_box mine = attn_layout_stored_box(&m.home, &m.whole, m.is_of_keys, w->rank);
     int64_t rows = attn_box_rows(&mine), bytes = rows * m.whole.d_key;
-    if (!attn_work_mask_moves(w) || bytes == 0 || (m.is_of_keys && m.home.alike))
+    if (!mask_moves(w) || bytes == 0 || (m.is_of_keys && m.home.alike))
         return (struct attn_sent){0, 0};
     int64_t others = attn_layout_rows(&work, &stored, m.is_of_keys, &mine) / rows - 1;
     return (struct attn_sent){others * bytes, others};
@@ -82,7 +93,7 @@ struct attn_sent attn_work_mask_sent(const struct attn_work *w)
 
 void attn_work_mask_buffers(const struct attn_work *w, struct attn_buffer *buffer)
 {
-    struct attn_mask_data m = attn_work_mask(w);
+    struct mask_data m = mask_of(w);
     int64_t home = stored_rows(&m, &m.home, w->rank), work = stored_rows(&m, &m.work, w->rank);
     int64_t width = m.whole.d_key, slots = less(w->stops - 1, 2);
     if (w->mask == ATTN_MASK_DESCRIBED)
@@ -92,7 +103,7 @@ void attn_work_mask_buffers(const struct attn_work *w, struct attn_buffer *buffe
     buffer[ATTN_MASK_SHARD] = w->mask == ATTN_MASK_REPEATED
                                   ? attn_buffer_of("mask.repeated", w->home.ranks, home, 1)
                                   : attn_buffer_of("mask.shard", home, width, 1);
-    if (attn_work_mask_moves(w))
+    if (mask_moves(w))
         buffer[ATTN_MASK_WORK] = attn_buffer_of("mask.work", work, width, 1);
     if (attn_work_mask_travels(w)) /* every batch is in every block */
         buffer[ATTN_MASK_TRAVEL] =
@@ -137,4 +148,81 @@ enum attn_status attn_work_mask_accepts(const struct attn_problem *p,
     return attn_fail(err, ATTN_ENOTSUP, "%s:mask=%s under %.60s: %s; %s would work",
                      options->impl->name, word[w.mask],
                      p->mask != NULL ? attn_mask_text(p->mask) : "none", why, works);
+}
+
+/* ---- in a call: made at home, brought to work, and shown to the local implementation --------- */
+
+static void make_row(const struct attn_problem *p, int is_of_keys, int64_t b, int64_t token,
+                     char *row)
+{
+    if (is_of_keys)
+        *row = (char)attn_mask_keys_allow(p->mask, b, token);
+    else
+        for (int64_t j = 0; j < p->n_key; j++)
+            row[j] = (char)attn_mask_allows(p->mask, b, 0, token, j);
+}
+
+/* The rank's own rows, from the description.  Pads are visible: keys there are NaN (shard.h), so
+ * that who reads one is found. */
+static void make_shard(const struct attn_travel *x, const struct mask_data *m)
+{
+    const struct attn_buffer *shard = &x->buffer[ATTN_MASK_SHARD];
+    struct attn_box box = attn_layout_box(&m->home, &m->whole, m->is_of_keys, x->w.rank);
+    struct attn_box stored = attn_layout_stored_box(&m->home, &m->whole, m->is_of_keys, x->w.rank);
+    int64_t one = attn_box_rows(&stored) * m->whole.d_key, all = attn_buffer_bytes(shard);
+    if (all > 0)
+        memset(shard->data, 1, (size_t)all);
+    for (int64_t b = 0; b < box.batch; b++)
+        for (int s = 0; s < box.stretches; s++) {
+            struct attn_stretch at = attn_box_stretch(&box, s);
+            for (int64_t i = 0; i < at.tokens.n; i++)
+                make_row(x->w.whole, m->is_of_keys, b, at.tokens.first + i * at.tokens.step,
+                         shard->data + (b * stored.tokens + at.row + i) * m->whole.d_key);
+        }
+    for (int64_t copy = one; copy < all; copy += one)
+        memcpy(shard->data + copy, shard->data, (size_t)one);
+}
+
+enum attn_status attn_travel_bring_mask(struct attn_travel *x)
+{
+    struct mask_data m = mask_of(&x->w);
+    const struct attn_buffer *shard = &x->buffer[ATTN_MASK_SHARD];
+    char **own = (char **)&x->tensor[ATTN_TAG_MASK_KEYS].own.view.data;
+    if (x->w.mask == ATTN_MASK_DESCRIBED)
+        return ATTN_OK;
+    if (!attn_transport_counts(x->rank->transport)) {
+        make_shard(x, &m);
+        x->mask = attn_mask_over(x->buffer[ATTN_MASK_PARTS].data, x->w.whole->mask, !m.is_of_keys,
+                                 &x->mask_bytes);
+    }
+    *own = shard->data;
+    if (!mask_moves(&x->w))
+        return ATTN_OK;
+    *own = x->buffer[ATTN_MASK_WORK].data;
+    const struct attn_move move = {.whole = &m.whole,
+                                   .kind = m.kind,
+                                   .dtype = ATTN_U8,
+                                   .from = {.layout = &m.home, .data = shard->data},
+                                   .to = {.layout = &m.work, .data = *own},
+                                   .apart = x->w.mask == ATTN_MASK_REPEATED ? shard->numbers : 0};
+    return attn_move(&move, x->rank->transport, x->buffer[ATTN_MESSAGES].data, x->rank->error);
+}
+
+struct attn_problem attn_travel_part(struct attn_travel *x, const struct attn_product *product)
+{
+    struct attn_problem part = product->part;
+    struct mask_data m = mask_of(&x->w);
+    if (x->mask == NULL)
+        return part;
+    int rank = m.is_of_keys ? x->w.stop.key : x->w.rank;
+    const struct attn_positions *at = m.is_of_keys ? &part.origin.key : &part.origin.query;
+    int64_t row = m.is_of_keys ? product->key_at : product->query_at;
+    struct attn_box stored = attn_layout_stored_box(&m.work, &m.whole, m.is_of_keys, rank);
+    x->mask_bytes = (struct attn_mask_bytes){
+        (unsigned char *)x->tensor[ATTN_TAG_MASK_KEYS].now.view.data + row * m.whole.d_key,
+        {at->first, 1 + at->skip, m.is_of_keys ? part.n_key : part.n_query},
+        part.origin.batch,
+        stored.tokens * m.whole.d_key};
+    part.mask = x->mask;
+    return part;
 }

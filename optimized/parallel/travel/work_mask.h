@@ -18,18 +18,7 @@
 #include "optimized/parallel/layout/move.h"
 #include "optimized/parallel/sent.h"
 
-/* The mask as a tensor of one head, of keys or of queries: its problem, d_key being the bytes of a
- * row, and its layouts. */
-struct attn_mask_data {
-    struct attn_problem whole;
-    enum attn_tag_kind kind;
-    int is_of_keys;
-    struct attn_layout home, work;
-};
-struct attn_mask_data attn_work_mask(const struct attn_work *w);
-
-/* 1 if bytes change hands between home and work; 1 if they travel with K and V at every stop. */
-int attn_work_mask_moves(const struct attn_work *w);
+/* 1 if bytes travel with K and V at every stop. */
 int attn_work_mask_travels(const struct attn_work *w);
 
 /* Rows of a rank's block at work, as it is stored. */

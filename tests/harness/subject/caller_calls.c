@@ -333,6 +333,14 @@ static void ask_relation(struct attn_external *x, const struct attn_relation *re
     answer->seconds = attn_seconds(CLOCK_MONOTONIC) - start;
 }
 
-const struct attn_external_route attn_caller_route = {
-    "caller", ATTN_ROUTE_FILES, ATTN_CALLER_BATCH,   attn_exec_open,
-    ask,      ask_relation,     attn_exec_unreached, attn_exec_close};
+const struct attn_external_route attn_caller_route = {.word = "caller",
+                                                      .flag = "serve",
+                                                      .route = ATTN_ROUTE_FILES,
+                                                      .at_once = ATTN_CALLER_BATCH,
+                                                      .soak_calls = 2,
+                                                      .usual_s = 600,
+                                                      .open = attn_exec_open,
+                                                      .ask = ask,
+                                                      .close = attn_exec_close,
+                                                      .relation = ask_relation,
+                                                      .unreached = attn_exec_unreached};

@@ -120,24 +120,33 @@ enum attn_status attn_exec_did(const struct attn_process *ran, const char *folde
     return ATTN_OK;
 }
 
-enum attn_status attn_exec_try(const char *command, const struct attn_claims *claims,
-                               double timeout_s, struct attn_error *err)
+static enum attn_status try_in(const char *folder, const struct attn_external *x,
+                               struct attn_error *err)
 {
     const char *text =
-        claims->bits & ATTN_CAP_F32 ? "q8d8:none:f32:normal:s1" : "q8d8:none:f64:normal:s1";
-    char folder[4096];
+        x->claims.bits & ATTN_CAP_F32 ? "q8d8:none:f32:normal:s1" : "q8d8:none:f64:normal:s1";
     struct attn_case c;
     struct attn_process ran = {0};
     enum attn_status status = attn_case_parse(text, &c, err);
     if (status == ATTN_OK)
-        status = attn_temporary_open(folder, err);
+        status = attn_exec_write_tiny(folder, &x->claims, &c, err);
     if (status != ATTN_OK)
         return status;
-    status = attn_exec_write_tiny(folder, claims, &c, err);
-    if (status == ATTN_OK && attn_exec_run(command, folder, timeout_s, &ran) != 0)
-        status = attn_fail(err, ATTN_ENOMEM, "no shell can be started: %s", strerror(errno));
-    else if (status == ATTN_OK)
-        status = attn_exec_did(&ran, folder, timeout_s, err);
-    attn_temporary_close(folder);
-    return status;
+    if (attn_exec_run(x->source, folder, x->timeout_s, &ran) != 0)
+        return attn_fail(err, ATTN_ENOMEM, "no shell can be started: %s", strerror(errno));
+    return attn_exec_did(&ran, folder, x->timeout_s, err);
+}
+
+enum attn_status attn_exec_try(struct attn_external *x, struct attn_error *err)
+{
+    char folder[4096];
+    struct attn_error why = {0};
+    enum attn_status status = attn_temporary_open(folder, &why);
+    if (status == ATTN_OK) {
+        status = try_in(folder, x, &why);
+        attn_temporary_close(folder);
+    }
+    return status == ATTN_OK ? status
+                             : attn_fail(err, why.status, "--exec '%.160s', on a tiny case: %.300s",
+                                         x->source, why.text);
 }

@@ -14,9 +14,6 @@
 
 #define ATTN_EXEC_CASE "point"
 
-/* Characters between the words of a command, which may name files: a program, a script. */
-#define ATTN_EXEC_BLANKS " \t\n'\"<>;&|="
-
 /* Write one case under the name of ATTN_EXEC_CASE, and make the folder for its results. */
 enum attn_status attn_exec_write(const char *folder, const struct attn_claims *claims,
                                  const struct attn_setup *setup, struct attn_error *err);
@@ -47,8 +44,7 @@ enum attn_status attn_exec_read(const char *folder, const struct attn_claims *cl
 
 /* Run the command on a tiny case.  EINVAL: it cannot be run, or does not do its part; whether it
  * does it well is not asked. */
-enum attn_status attn_exec_try(const char *command, const struct attn_claims *claims,
-                               double timeout_s, struct attn_error *err);
+enum attn_status attn_exec_try(struct attn_external *x, struct attn_error *err);
 
 /* The part of their routes that a command and the caller share (exec_cases.c). */
 enum attn_status attn_exec_open(struct attn_external *x, struct attn_error *err);

@@ -42,7 +42,7 @@ struct attn_exec {
 
 static int is_caller(const struct attn_external *x)
 {
-    return x->kind == ATTN_EXTERNAL_CALLER;
+    return x->route == &attn_caller_route;
 }
 
 static int ended_well(const struct attn_process *ran)
@@ -356,6 +356,26 @@ void attn_exec_close(struct attn_external *x)
     x->command = NULL;
 }
 
-const struct attn_external_route attn_exec_route = {"command",           ATTN_ROUTE_FILES, 0,
-                                                    attn_exec_open,      attn_exec_ask,    NULL,
-                                                    attn_exec_unreached, attn_exec_close};
+/* Words of the command that are files, such as the script after an interpreter's name.  Files
+ * that such a script loads by itself are not seen. */
+static void files(const struct attn_external *x, void (*see)(void *arg, const char *path),
+                  void *arg)
+{
+    char *copy = strdup(x->source), *rest = copy, *word;
+    while (copy != NULL && (word = strsep(&rest, " \t\n'\"<>;&|=")) != NULL)
+        if (*word != '\0')
+            see(arg, word);
+    free(copy);
+}
+
+const struct attn_external_route attn_exec_route = {.word = "command",
+                                                    .flag = "exec",
+                                                    .route = ATTN_ROUTE_FILES,
+                                                    .soak_calls = 1,
+                                                    .usual_s = 600,
+                                                    .open = attn_exec_open,
+                                                    .ask = attn_exec_ask,
+                                                    .close = attn_exec_close,
+                                                    .unreached = attn_exec_unreached,
+                                                    .try = attn_exec_try,
+                                                    .files = files};

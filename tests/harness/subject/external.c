@@ -10,6 +10,12 @@
 #include "tests/harness/subject/rank_steps.h"
 #include "tests/harness/subject/vector_files.h"
 
+void attn_external_one_file(const struct attn_external *x, void (*see)(void *arg, const char *path),
+                            void *arg)
+{
+    see(arg, x->source);
+}
+
 double attn_external_left(const struct attn_external *x)
 {
     return x->until > 0 ? x->until - attn_seconds(CLOCK_MONOTONIC) : (double)INFINITY;

@@ -40,18 +40,13 @@ struct attn_asked {
     char said[300];            /* ... and why; "": there was no command               */
 };
 
-enum attn_external_kind {
-    ATTN_NOT_EXTERNAL, /* one of ours */
-    ATTN_EXTERNAL_PLUGIN,
-    ATTN_EXTERNAL_COMMAND,
-    ATTN_EXTERNAL_CALLER,
-    ATTN_EXTERNAL_FOLDER
-};
-
 struct attn_external {
-    enum attn_external_kind kind;
-    const char *source; /* path of a plug-in, command line, folder of results, or the words that
-                           start the caller again (borrowed)                                   */
+    const struct attn_external_route *route;
+    const char *source;      /* path of a plug-in, command line, folder of results, the words that
+                           start the caller again; of ours its spec (borrowed)                 */
+    const char *claims_path; /* the file that has its claims, or NULL (borrowed)                */
+    char name[32];           /* where it is measured: in plans, records, legends                */
+    char digest[24];         /* then too: of its files                                          */
     struct attn_claims claims;
     char scheme[256]; /* of files: results are those of its ranks (rank_steps.h); "".  Of a
                          command, claims.ranks says how many there are                          */
@@ -70,7 +65,8 @@ struct attn_external {
     int is_in_place;            /* in this process, which is a rank                             */
     int diagnoses;              /* a failure is to be diagnosed                                 */
     /* of a plug-in: */
-    struct attn_plugin_host *host; /* for its notes (plugin_host.h)                            */
+    struct attn_plugin_host *host;   /* for its notes (plugin_host.h)                          */
+    struct attn_plugin_impl *plugin; /* once it is loaded here                                 */
     /* of a command, and of the caller: */
     const char *work; /* the folder of its files, which stays; NULL: none (borrowed)           */
     FILE *notes;      /* how its starts went                                                   */
@@ -82,12 +78,16 @@ struct attn_external {
     int same_afresh;           /* private: cases that failed in a fresh process, too            */
 };
 
-/* How each kind is asked. */
+/* How each is asked.  Functions that are NULL are not for it. */
 struct attn_relation;
 struct attn_external_route {
     const char *word;      /* "plug-in", "command" */
+    const char *flag;      /* of attnlab, before its source; of ours "" */
     enum attn_route route; /* of claims */
+    int says_claims;       /* else a file has them */
     int at_once;           /* cases that are asked at a time; 0: all */
+    int soak_calls;        /* of each random case; 1: it is asked many of them at once */
+    double usual_s;        /* its timeout_s where no other is wanted */
 
     /* EINVAL: a plug-in does not load, a folder is none; ENOMEM: no process, no folder.  Nothing is
      * to be closed then. */
@@ -99,19 +99,43 @@ struct attn_external_route {
     enum attn_status (*ask)(struct attn_external *x, struct attn_asked *asked, int n,
                             struct attn_answer *answer, struct attn_error *err);
 
-    /* Ask a relation (relations.h).  NULL: it cannot be asked one. */
+    /* End its process, remove its files.  x->host is gone then. */
+    void (*close)(struct attn_external *x);
+
+    /* Ask a relation (relations.h). */
     void (*relation)(struct attn_external *x, const struct attn_relation *relation,
                      struct attn_answer *answer);
 
     /* Of x->not_reached: why, in one line.  NULL: every case is reached. */
     void (*unreached)(const struct attn_external *x, char *text, size_t size);
 
-    /* End its process, remove its files.  x->host is gone then. */
-    void (*close)(struct attn_external *x);
+    /* Call the case up to 40 times more.  PASS, or FAIL(memory) when memory is lost each time. */
+    void (*leak)(struct attn_external *x, const struct attn_case *c, struct attn_answer *answer);
+
+    /* End its process; the next case gets a fresh one. */
+    void (*renew)(struct attn_external *x);
+
+    /* Does it run at all?  Before it is measured, with its claims where it does not say them: as
+     * open; EINVAL also where it does not do its part of a tiny case. */
+    enum attn_status (*try)(struct attn_external *x, struct attn_error *err);
+
+    /* Take it into this process, to be called as x->spec.  NULL: it is started on a case (exec.h).
+     * EINVAL: no such spec; it does not load, or cannot be called so that its time is its own. */
+    enum attn_status (*load)(struct attn_external *x, struct attn_error *err);
+
+    /* Call see(arg, path) for each file that it is made of; a path may be of none. */
+    void (*files)(const struct attn_external *x, void (*see)(void *arg, const char *path),
+                  void *arg);
 };
-extern const struct attn_external_route *const attn_external_route[]; /* by kind */
 extern const struct attn_external_route attn_own_route, attn_plugin_route, attn_exec_route,
-    attn_caller_route;
+    attn_caller_route, attn_folder_route;
+
+/* That of a flag or a word; NULL: none has it. */
+const struct attn_external_route *attn_external_route_of(const char *name);
+
+/* The files of one whose source is one, as its route has it. */
+void attn_external_one_file(const struct attn_external *x, void (*see)(void *arg, const char *path),
+                            void *arg);
 
 /* Seconds up to x->until: 0 or less when it is past, INFINITY when there is no such time. */
 double attn_external_left(const struct attn_external *x);
@@ -120,11 +144,6 @@ double attn_external_left(const struct attn_external *x);
 void attn_own_judge(const struct attn_external *x,
                     void (*judge)(void *arg, int i, struct attn_result *result), void *arg, int n,
                     struct attn_answer *answer);
-
-/* For a plug-in: call the case up to 40 times more.  PASS, or FAIL(memory) when memory is lost each
- * time. */
-void attn_external_leak(struct attn_external *x, const struct attn_case *c,
-                        struct attn_answer *answer);
 
 /* From now on a command is asked what each rank of a scheme holds at each step.  EINVAL: no
  * scheme. */

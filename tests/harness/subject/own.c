@@ -108,11 +108,19 @@ static void close_nothing(struct attn_external *x)
     (void)x;
 }
 
-const struct attn_external_route attn_own_route = {"implementation of attnlab",
-                                                   ATTN_ROUTE_OWN,
-                                                   16,
-                                                   open_nothing,
-                                                   ask,
-                                                   relation,
-                                                   NULL,
-                                                   close_nothing};
+static enum attn_status load(struct attn_external *x, struct attn_error *err)
+{
+    return attn_spec_parse(x->source, &x->spec, err);
+}
+
+const struct attn_external_route attn_own_route = {.word = "implementation of attnlab",
+                                                   .flag = "",
+                                                   .route = ATTN_ROUTE_OWN,
+                                                   .says_claims = 1,
+                                                   .at_once = 16,
+                                                   .soak_calls = 4, /* threads have own tests */
+                                                   .open = open_nothing,
+                                                   .ask = ask,
+                                                   .close = close_nothing,
+                                                   .relation = relation,
+                                                   .load = load};

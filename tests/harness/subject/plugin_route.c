@@ -312,11 +312,60 @@ static void ask_relation(struct attn_external *x, const struct attn_relation *re
     ask(x, &(struct question){.relation = relation}, answer);
 }
 
-void attn_external_leak(struct attn_external *x, const struct attn_case *c,
-                        struct attn_answer *answer)
+static void look_for_leak(struct attn_external *x, const struct attn_case *c,
+                          struct attn_answer *answer)
 {
     ask(x, &(struct question){.c = c, .is_leak = 1}, answer);
 }
 
-const struct attn_external_route attn_plugin_route = {
-    "plug-in", ATTN_ROUTE_PLUGIN, 1, open_route, ask_cases, ask_relation, unreached, close_route};
+static void renew(struct attn_external *x)
+{
+    attn_plugin_host_renew(x->host);
+}
+
+/* ---- to measure it --------------------------------------------------------------------------- */
+
+static enum attn_status try(struct attn_external *x, struct attn_error *err)
+{
+    enum attn_status status = open_route(x, err);
+    if (status == ATTN_OK)
+        close_route(x);
+    return status;
+}
+
+/* An LSE that is absent is left unwritten: it is not read. */
+static enum attn_status load(struct attn_external *x, struct attn_error *err)
+{
+    static struct attn_plugin_impl plugin; /* there is no unload */
+    enum attn_status status = attn_plugin_load(x->source, &plugin, err);
+    if (status == ATTN_OK && plugin.claims.layout >= ATTN_PLUGIN_THD)
+        status = attn_fail(err, ATTN_EINVAL,
+                           "documents and pages are laid out anew for each call of a plug-in: "
+                           "it can be checked, but not measured");
+    if (status != ATTN_OK)
+        return status;
+    plugin.impl.name = x->name;
+    plugin.leave_lse = 1;
+    x->spec = plugin.spec;
+    x->claims = plugin.claims;
+    x->plugin = &plugin;
+    return ATTN_OK;
+}
+
+const struct attn_external_route attn_plugin_route = {.word = "plug-in",
+                                                      .flag = "plugin",
+                                                      .route = ATTN_ROUTE_PLUGIN,
+                                                      .says_claims = 1,
+                                                      .at_once = 1,
+                                                      .soak_calls = 16, /* for races */
+                                                      .usual_s = 20,
+                                                      .open = open_route,
+                                                      .ask = ask_cases,
+                                                      .close = close_route,
+                                                      .relation = ask_relation,
+                                                      .unreached = unreached,
+                                                      .leak = look_for_leak,
+                                                      .renew = renew,
+                                                      .try = try,
+                                                      .load = load,
+                                                      .files = attn_external_one_file};

@@ -1,4 +1,5 @@
-/* See external.h: the five routes. */
+/* See external.h: which routes there are, and that of a folder of results. */
+#include <string.h>
 #include <sys/stat.h>
 
 #include "tests/harness/subject/external.h"
@@ -25,11 +26,23 @@ static void close_nothing(struct attn_external *x)
     (void)x;
 }
 
-static const struct attn_external_route folder = {
-    "folder of results", ATTN_ROUTE_FILES, 0, open_folder, ask_folder, NULL, NULL, close_nothing};
+const struct attn_external_route attn_folder_route = {.word = "folder of results",
+                                                      .flag = "results",
+                                                      .route = ATTN_ROUTE_FILES,
+                                                      .soak_calls = 1,
+                                                      .usual_s = 600,
+                                                      .open = open_folder,
+                                                      .ask = ask_folder,
+                                                      .close = close_nothing,
+                                                      .files = attn_external_one_file};
 
-const struct attn_external_route *const attn_external_route[] = {
-    [ATTN_NOT_EXTERNAL] = &attn_own_route,      [ATTN_EXTERNAL_PLUGIN] = &attn_plugin_route,
-    [ATTN_EXTERNAL_COMMAND] = &attn_exec_route, [ATTN_EXTERNAL_CALLER] = &attn_caller_route,
-    [ATTN_EXTERNAL_FOLDER] = &folder,
-};
+const struct attn_external_route *attn_external_route_of(const char *name)
+{
+    static const struct attn_external_route *const all[] = {&attn_own_route, &attn_plugin_route,
+                                                            &attn_exec_route, &attn_caller_route,
+                                                            &attn_folder_route};
+    for (size_t n = 0; n < sizeof all / sizeof *all; n++)
+        if (strcmp(name, all[n]->flag) == 0 || strcmp(name, all[n]->word) == 0)
+            return all[n];
+    return NULL;
+}

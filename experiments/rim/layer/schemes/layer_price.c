@@ -2,7 +2,6 @@
 #include <string.h>
 
 #include "experiments/rim/layer/schemes/layer_work.h"
-#include "optimized/parallel/local.h"
 #include "optimized/parallel/parallel.h"
 
 static enum attn_status check(const struct attn_layer_spec *spec, const struct attn_layer *layer,
