@@ -53,6 +53,7 @@ struct mask_node {
                             * keys; 0 or 1: nothing is known                                    */
     int64_t modulus;       /* > 0: visible just where i = j modulo this                         */
     int scattered;         /* a kind that lists keys out of order is here or below              */
+    int counts_tokens;     /* it, or one below, says how many tokens or batches there are       */
     int64_t child, next;   /* of & and |: the first child; the next sibling; -1 ends            */
 };
 
@@ -61,8 +62,7 @@ struct attn_mask {
     char *text;
     struct mask_node *node;
     int64_t n_nodes, node_capacity, root;
-    int counts_tokens; /* see attn_mask_counts_tokens */
-    int64_t *number;   /* the lists of all calls, one after another */
+    int64_t *number; /* the lists of all calls, one after another */
     int64_t n_numbers, number_capacity;
     struct mask_block *kept; /* the memory that nodes own */
 };
@@ -139,10 +139,11 @@ enum { MASK_PARTS = 2, MASK_NAME_ROOM = 256 };
 /* A text on its way to a tree.  After the first failure the text is at its end, and whatever is
  * read is empty, or the least number that would be legal: readers go on without asking. */
 struct mask_parser {
-    const char *at; /* the next character, in mask->text */
-    int depth;      /* open parentheses */
-    int more;       /* an argument is to come: behind '(' or a comma */
-    int parts;      /* nodes that the call stands for */
+    const char *at;    /* the next character, in mask->text */
+    int depth;         /* open parentheses */
+    int more;          /* an argument is to come: behind '(' or a comma */
+    int parts;         /* nodes that the call stands for */
+    int counts_tokens; /* it says how many tokens or batches there are */
     enum attn_status status;
     const struct mask_kind *call; /* whose arguments are read */
     char name[MASK_NAME_ROOM];    /* of the tensor that it names, and where that stands */

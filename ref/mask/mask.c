@@ -85,7 +85,7 @@ int attn_mask_call(const struct attn_mask *mask, int64_t b, int64_t n, struct at
 
 int attn_mask_counts_tokens(const struct attn_mask *mask)
 {
-    return mask != NULL && mask->counts_tokens;
+    return mask != NULL && mask->node[mask->root].counts_tokens;
 }
 
 /* ---- runs --------------------------------------------------------------------------------- */
