@@ -71,7 +71,7 @@ static void print_notes(const struct attn_plugin_host *host, const struct notes 
                 notes->n_environment, notes->environment);
     if (host->restarts > 0)
         fprintf(stderr, "note: started again %d times\n", host->restarts);
-    if (attn_plugin_host_strays(host) > 0)
+    if (host->shared->strays > 0)
         fprintf(stderr, "note: processes that it had left behind were ended with it\n");
     if (notes->hwm_bytes > 0)
         fprintf(stderr, "note: peak resident memory of its process %s (VmHWM)\n",

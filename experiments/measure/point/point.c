@@ -7,6 +7,7 @@
  * oracle runs after everything was read.  A result that is wrong has no time. */
 #include <inttypes.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,7 +89,7 @@ static enum attn_status price(struct attn_point_work *work, struct attn_error *e
     struct attn_point *p = work->point;
     if (work->x.spec.options.runner == NULL) /* else the others have more of it */
         p->floor_bytes = attn_setup_bytes(&work->setup);
-    if (work->command != NULL) {
+    if (work->is_started) {
         p->ranks = 1;
         attn_preflight_pairs(&work->setup.problem, p);
         return ATTN_OK;
@@ -290,7 +291,7 @@ static enum attn_status run_calls(struct attn_point_work *work, struct attn_erro
 
 static enum attn_status run(struct attn_point_work *work, struct attn_error *err)
 {
-    if (work->command != NULL)
+    if (work->is_started)
         return attn_point_command_run(work, err);
     if (work->point->stack.n == 0)
         return run_calls(work, err);
@@ -307,7 +308,7 @@ static enum attn_status run(struct attn_point_work *work, struct attn_error *err
 static void fail(struct attn_point_work *work, const struct attn_error *err)
 {
     attn_point_fail(work->point, err);
-    if (err->status == ATTN_ENOMEM && work->command == NULL)
+    if (err->status == ATTN_ENOMEM && !work->is_started)
         work->point->status = ATTN_POINT_OUT_OF_MEMORY;
 }
 
@@ -355,7 +356,7 @@ void attn_point_measure_spec(const struct attn_point_how *how, const struct attn
         attn_point_share_numbers(work, &all);
     }
     attn_ledger_clear(&work->ledger);
-    attn_point_command_close(work);
+    attn_helper_close(&work->launcher, SIGTERM);
     attn_setup_close(&work->setup);
     free(work->use);
     free(work);

@@ -171,9 +171,8 @@ static int read_length(struct attn_grading *g, const char *text, double *bytes,
     int64_t need;
     if (!read_case(g, text, &c, o))
         return 0;
-    struct reading *r =
-        mmap(NULL, sizeof *r, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (r == MAP_FAILED)
+    struct reading *r = attn_process_share(sizeof *r);
+    if (r == NULL)
         attn_cli_lack("no memory for a reading of memory");
     r->g = g;
     snprintf(r->asked.name, sizeof r->asked.name, "memory");

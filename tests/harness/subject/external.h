@@ -140,7 +140,11 @@ void attn_external_one_file(const struct attn_external *x, void (*see)(void *arg
 /* Seconds up to x->until: 0 or less when it is past, INFINITY when there is no such time. */
 double attn_external_left(const struct attn_external *x);
 
-/* For one of ours: call judge(arg, i, result) for each i below n, in a process of its own. */
+/* For one of ours: fork, let the child call judge(arg, i, result) for each i below n, and bring the
+ * results back, with their seconds.  CRASH when the child was ended by a signal or left without a
+ * result, TIMEOUT after x->timeout_s of one judgement, with one line in result->text; ERROR when no
+ * child could be made, or when it left with ATTN_PROCESS_LACKS.  After any of these, and after a
+ * bad result, another child goes on with the next.  The caller must be single-threaded. */
 void attn_own_judge(const struct attn_external *x,
                     void (*judge)(void *arg, int i, struct attn_result *result), void *arg, int n,
                     struct attn_answer *answer);

@@ -300,7 +300,7 @@ static void unreached(const struct attn_external *x, char *text, size_t size)
 static void close_route(struct attn_external *x)
 {
     attn_plugin_host_renew(x->host);
-    x->strays = attn_plugin_host_strays(x->host);
+    x->strays = x->host->shared->strays;
     attn_plugin_host_close(x->host);
     free(x->host);
     x->host = NULL;
