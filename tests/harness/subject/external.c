@@ -59,16 +59,14 @@ static enum attn_status take_results(struct attn_external *x, const struct attn_
         attn_result_refuse(r, words);
         return ATTN_ENOTSUP;
     }
-    r->verdict = ATTN_FAILED;
-    r->failure = ATTN_F_STATUS;
     if (says == ATTN_WORDS_ERROR || says == ATTN_WORDS_CHANGED) {
-        r->failure = says == ATTN_WORDS_CHANGED ? ATTN_F_INTEGRITY : ATTN_F_STATUS;
-        snprintf(r->text, sizeof r->text, "%s", words);
+        attn_result_fail(r, says == ATTN_WORDS_CHANGED ? ATTN_F_INTEGRITY : ATTN_F_STATUS, "%s",
+                         words);
     } else if (asked->said[0] != '\0' && !attn_external_done(x, results, asked)) {
+        attn_result_fail(r, ATTN_F_STATUS, "%s", asked->said);
         r->verdict = asked->without;
-        snprintf(r->text, sizeof r->text, "%s", asked->said);
     } else if (!attn_vector_files_has(results, asked->name)) {
-        snprintf(r->text, sizeof r->text, "no folder of results for this case");
+        attn_result_fail(r, ATTN_F_STATUS, "no folder of results for this case");
     } else if (x->scheme[0] != '\0') {
         *r = (struct attn_result){.verdict = ATTN_PASS};
         attn_rank_results_judge(x->scheme, results, asked->name, &x->claims, setup, r);
@@ -80,7 +78,7 @@ static enum attn_status take_results(struct attn_external *x, const struct attn_
         attn_result_error(r, err.status, err.text);
         return err.status;
     } else {
-        snprintf(r->text, sizeof r->text, "%s", err.text);
+        attn_result_fail(r, ATTN_F_STATUS, "%s", err.text);
     }
     return ATTN_EINVAL;
 }

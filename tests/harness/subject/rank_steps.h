@@ -104,10 +104,6 @@ void attn_rank_results_judge(const char *scheme, const char *folder, const char 
 int attn_rank_results_diagnose(int ranks, const struct attn_claims *claims,
                                struct attn_setup *setup, struct attn_diagnosis *diagnosis);
 
-/* Inputs that have changed hands, and are not what they should be: whose they are. */
-void attn_rank_diagnose_inputs(const struct attn_rank_steps *x, const struct attn_rank_held *held,
-                               const struct attn_setup *piece, struct attn_diagnosis *diagnosis);
-
 /* Hold the models of rank_faults.def against the outputs of part, which are wrong. */
 void attn_rank_diagnose(const struct attn_rank_steps *x, const struct attn_rank_held *held,
                         enum attn_pass pass, const struct attn_setup *part,
