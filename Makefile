@@ -8,6 +8,7 @@ CC      ?= gcc
 CFLAGS  ?=
 LDFLAGS ?=
 B       := build/$(CONFIG)
+.DEFAULT_GOAL := all
 
 # As many jobs as processors, unless -j says otherwise.
 ifeq ($(filter -j% --jobs%,$(MAKEFLAGS)),)
@@ -73,7 +74,6 @@ LIB_OBJ     := $(call obj,$(LIB_SRC))
 HARNESS_OBJ := $(call obj,$(HARNESS_SRC))
 PROGRAM_OBJ := $(call obj,$(PROGRAM_SRC))
 TEST_OBJ    := $(call obj,$(TEST_SRC))
-$(TEST_OBJ): | build/.ready-test
 PROGRAM_LIB := $(filter-out $(B)/experiments/attnlab.o,$(PROGRAM_OBJ)) # all but main(): for tests
 
 # Expanded when a recipe runs, that is after what is missing has been installed.
@@ -86,6 +86,8 @@ RELEASE := $(shell sed -n 's/^.. \([0-9][0-9.]*\).*/\1/p' CHANGELOG.md | head -n
 VERSION := $(shell git describe --always --dirty --abbrev=12 2>/dev/null || echo unknown)
 
 all: $(B)/libattn.a $(B)/attnlab ## the library and the program (build/CONFIG/attnlab)
+
+$(TEST_OBJ): | build/.ready-test
 
 # ---- set-up ------------------------------------------------------------------------------------
 

@@ -35,8 +35,8 @@ const struct attn_cli_command attn_cmd_point = {
     .internal = 1,
     .run = point};
 
-/* No core files of gigabytes, no survivor of a parent that died, and the first to go when memory
- * runs out. */
+/* This process writes no core file of gigabytes and dies with its parent.  It is the first that the
+ * kernel kills when memory runs out. */
 static void be_expendable(void)
 {
     struct rlimit none = {0, 0};
@@ -49,7 +49,8 @@ static void be_expendable(void)
     }
 }
 
-/* Where the record goes; what code of others prints goes to standard error. */
+/* Returns a stream to the standard output of before, for the record; NULL: see errno.  From now on
+ * standard output is standard error, because code of others may print. */
 static FILE *set_output_aside(void)
 {
     int record = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 10);
@@ -74,7 +75,7 @@ static int measure(const json_t *line)
         return attn_cli_fail(ATTN_EXIT_LACKS, "standard output: %s", strerror(errno));
     int status = p.status == ATTN_POINT_WRONG ? ATTN_EXIT_DISAGREE : ATTN_EXIT_GOOD;
     if (!is_ours)
-        _exit(status); /* what an external implementation's destructors do comes too late */
+        _exit(status); /* no destructors of external code: the record is written */
     return status;
 }
 

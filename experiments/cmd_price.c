@@ -9,9 +9,9 @@
 
 #include "experiments/cli/cli.h"
 #include "experiments/measure/plan.h"
+#include "experiments/price/asked.h"
 #include "experiments/price/messages.h"
 #include "experiments/price/model.h"
-#include "experiments/price/need.h"
 #include "experiments/price/show.h"
 #include "optimized/registry.h"
 #include "ref/clock.h"
@@ -128,11 +128,10 @@ static int price_pass(const struct attn_price_asked *asked, const struct attn_pr
     struct attn_error err = {0};
     struct attn_need need;
     struct pace pace = {attn_seconds(CLOCK_MONOTONIC), 1};
-    const struct attn_need_watch watch = {tell_pace, &pace};
-    const int is_watched = isatty(STDERR_FILENO);
     size_t ranks = (size_t)attn_ranks(spec->impl, &spec->options);
     struct attn_cost *cost = attn_cli_need(calloc(ranks, sizeof *cost));
-    enum attn_status status = attn_need_of(asked, p, is_watched ? &watch : NULL, cost, &need, &err);
+    const struct attn_need_each each = {cost, isatty(STDERR_FILENO) ? tell_pace : NULL, &pace};
+    enum attn_status status = attn_need_of(asked, p, &each, &need, &err);
     if (status == ATTN_OK)
         attn_price_show(asked, &need, cost, out->all);
     else

@@ -1,4 +1,5 @@
-/* attnlab report: measure (or not), fold, draw, write the page. */
+/* attnlab report: measure, or read stored records; put the rounds of a point together; draw; write
+ * the page. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -96,7 +97,7 @@ struct report {
     struct attn_figures figures;
 };
 
-/* Is something measured?  By a plan, or by SPECs that are keys of one. */
+/* 1: points are measured, those of a plan or of SPECs; 0: records are read. */
 static int measures(const struct flags *flags)
 {
     for (int k = 0; k < flags->keys.n; k++)
@@ -185,7 +186,7 @@ static void make_out(const struct flags *flags, const struct report *r)
 
 /* ---- steps --------------------------------------------------------------------------------- */
 
-/* A plan may name external implementations that only stored records have. */
+/* Adds the external implementations of stored records: a plan may name them, too. */
 static void know_externals(struct attn_external_specs *externals, const struct attn_records *all)
 {
     for (int64_t i = 0; i < all->n && externals->n < ATTN_EXTERNAL_SPECS; i++) {
@@ -210,7 +211,7 @@ static void read_plan(struct flags *flags, struct report *r)
                       ? attn_plan_read(flags->plan, &flags->keys, &flags->externals, &r->plan, &err)
                       : attn_plan_from_flags(&flags->keys, &flags->externals, &r->plan, &err),
                   &err);
-    /* the page prints the flags of each; those that only records name have none */
+    /* The page prints the flags of each external; those that know_externals() added have none. */
     while (flags->externals.n > 0 && flags->externals.one[flags->externals.n - 1].route == NULL)
         flags->externals.n--;
 }
@@ -238,11 +239,11 @@ static void fold(struct report *r)
     attn_curves_study(&r->groups);
 }
 
-/* Labels of the plan that no record of their group has. */
+/* Says which labels of the plan name a SPEC that their group has no record of. */
 static void say_unmatched(const struct report *r)
 {
-    for (size_t f = 0; f < json_array_size(r->plan.labels); f++) {
-        json_t *labels = json_array_get(r->plan.labels, f), *text;
+    for (size_t g = 0; g < json_array_size(r->plan.labels); g++) {
+        json_t *labels = json_array_get(r->plan.labels, g), *text;
         const char *group = json_string_value(json_object_get(labels, "group")), *subject;
         json_object_foreach(json_object_get(labels, "label"), subject, text)
         {
@@ -284,7 +285,7 @@ static void describe_machine(const struct report *r, struct attn_figure_machine 
     if (m->memory_bytes > 0)
         (void)attn_cli_bytes(m->memory_bytes, memory);
     if (all->machines_differ)
-        m->memory_bytes = 0; /* no line for it: whose? */
+        m->memory_bytes = 0; /* no line of memory in figures: it would be of one machine */
     if (all->machines_differ)
         (void)snprintf(m->text, sizeof m->text, "several machines%s", others);
     else if (cpu != NULL)
@@ -308,7 +309,7 @@ static char *draw(const struct flags *flags, struct report *r)
                              .figures = &r->figures};
     describe_machine(r, &machine);
     attn_cli_must(attn_figures_make(&r->groups, &machine, &r->figures, &err), &err);
-    for (int f = 0; f < r->figures.n; f++) { /* all may be written, or none is */
+    for (int f = 0; f < r->figures.n; f++) { /* none is written unless all may be */
         struct attn_figure *figure = &r->figures.figure[f];
         figure->overwrite = flags->overwrite;
         figure->preset = attn_figure_preset[flags->preset];
@@ -333,8 +334,8 @@ static void say_no_figure(const struct report *r)
                                 r->groups.group[g].name, attn_group_word_list);
 }
 
-/* The exit status of a page that is drawn: 1 where a result is wrong, else not good where there is
- * no figure, which is what a report is for; said on standard error. */
+/* The exit status, when the page is written: 1 if a result is wrong, else 3 if a point could not be
+ * measured, else 2 or 3 if there is no figure.  A missing figure is said on standard error. */
 static int judge(const struct report *r)
 {
     int64_t n_status[ATTN_POINT_ERROR + 1] = {0};

@@ -62,10 +62,11 @@ static int vectors(void *values, int n, char **operand)
     struct attn_question question;
     struct attn_error err = {0};
     int written;
-    (void)n;
+    (void)n; /* one operand: the folder */
     attn_cli_must(asked->claims != NULL ? attn_claims_read(asked->claims, &claims, &err)
                                         : attn_claims_parse("preset", preset, &claims, &err),
                   &err);
+    /* The last 1: no corners, whose files are large. */
     const struct attn_asking asking = {&asked->cases,    (enum attn_tier)asked->tier, &claims,
                                        ATTN_ROUTE_FILES, (uint64_t)asked->seed,       1};
     attn_cli_must(attn_question_make(&asking, &question, &err), &err);

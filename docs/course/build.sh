@@ -26,20 +26,12 @@ page() {
     local file=$out/$1 up
     up=$(sed 's,[^/]*/,../,g; s,[^/]*$,,' <<<"$1")
     mkdir -p "$(dirname "$file")"
-    cat >"$work/body"
     sed "s,@UP@,$up,g" "$work/nav" >"$work/nav-here"
-    title=$(sed 's/&/\&amp;/g; s/</\&lt;/g' <<<"$2") work=$work awk '
-        function file(name,    line) { while ((getline line < name) > 0) print line; close(name) }
-        $0 == "{{style}}" { file("plots/page.css"); next }
-        $0 == "{{nav}}"   { file(ENVIRON["work"] "/nav-here"); next }
-        $0 == "{{body}}"  { file(ENVIRON["work"] "/body"); next }
-        { at = index($0, "{{title}}")
-          if (at) $0 = substr($0, 1, at - 1) ENVIRON["title"] substr($0, at + 9)
-          print }' plots/page.html >"$file"
+    LC_ALL=C title=$2 nav=$work/nav-here awk -f plots/page.awk plots/page.html >"$file"
 }
 
-# Headings get the names that links use for them (tests/manual.sh); links, those of pages: NAME.html of
-# NAME.md, NAME.c.html of a source file, NAME/index.html of a folder.
+# Links get the names of pages: NAME.html of NAME.md, NAME.c.html of a source file, NAME/index.html of a
+# folder.
 linked() {
     awk '
     function target(href,    at, anchor, last) {
@@ -51,12 +43,6 @@ linked() {
         if (last ~ /\.(svg|png|pdf|csv|html)$/) return href anchor
         if (last ~ /\./ && last != ".." || last ~ /^(LICENSE|Makefile)$/) return href ".html"
         sub(/\/$/, "", href); return href "/index.html"
-    }
-    /^<h[1-6]/ {
-        text = $0; gsub(/<[^>]*>/, "", text); gsub(/&[a-z]+;/, "", text)
-        text = tolower(text); gsub(/[^a-z0-9 _-]/, "", text); gsub(/ /, "-", text)
-        if (seen[text]++) text = text "-" (seen[text] - 1)
-        sub(/^<h[1-6]/, "& id=\"" text "\"")
     }
     { done = ""
       while (match($0, /href="[^"]*"/)) {

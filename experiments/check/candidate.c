@@ -92,7 +92,7 @@ static void put_scope(const struct attn_candidate *s, char *scope, size_t scope_
     }
 }
 
-/* For --report: who is judged, on what. */
+/* For --report: the head of the page, with the subject, its claims and the question. */
 static void report_about(const struct attn_candidate *s)
 {
     char claims[600], scope[300], flags[1600], command[sizeof s->route + sizeof flags + 4200];
@@ -193,17 +193,14 @@ int attn_candidate_fail(struct attn_candidate *s, int status, const char *format
 }
 
 void attn_candidate_say(struct attn_candidate *s, const struct attn_subject *subject,
-                        const struct attn_result *r, const struct attn_wants *wants, double seconds)
+                        const struct attn_answer *answer)
 {
-    struct attn_verdict_entry *entry = attn_verdicts_add(s->list, subject, r, seconds);
-    if (wants != NULL)
-        entry->wants = *wants;
+    const struct attn_result *r = &attn_verdicts_add(s->list, subject, answer)->result;
     s->judged += !attn_verdict_is_no_run(r) && r->verdict != ATTN_ERROR;
 }
 
 void attn_candidate_case(struct attn_candidate *s, const struct attn_asked *asked,
-                         const struct attn_result *r, const struct attn_wants *wants,
-                         double seconds)
+                         const struct attn_answer *answer)
 {
     char text[ATTN_CASE_TEXT], again[ATTN_AGAIN_TEXT];
     const struct attn_battery_case *battery = asked->battery;
@@ -222,12 +219,11 @@ void attn_candidate_case(struct attn_candidate *s, const struct attn_asked *aske
                                          battery != NULL ? battery->why : "",
                                          again,
                                          NULL};
-    attn_candidate_say(s, &subject, r, wants, seconds);
+    attn_candidate_say(s, &subject, answer);
 }
 
 void attn_candidate_relation(struct attn_candidate *s, const struct attn_relation *relation,
-                             const struct attn_result *r, const struct attn_wants *wants,
-                             double seconds)
+                             const struct attn_answer *answer)
 {
     char again[ATTN_AGAIN_TEXT];
     attn_candidate_again(s, "relation", relation->id, again);
@@ -238,7 +234,7 @@ void attn_candidate_relation(struct attn_candidate *s, const struct attn_relatio
                                          relation->says,
                                          again,
                                          NULL};
-    attn_candidate_say(s, &subject, r, wants, seconds);
+    attn_candidate_say(s, &subject, answer);
 }
 
 int attn_candidate_wants(const struct attn_candidate *s, const struct attn_relation *relation)
@@ -248,23 +244,23 @@ int attn_candidate_wants(const struct attn_candidate *s, const struct attn_relat
                       : strcmp(id, "all") == 0 || strcmp(id, relation->id) == 0;
 }
 
-/* An ERROR about the whole. */
-static void file_error(struct attn_candidate *s, enum attn_check_kind kind, const char *name,
-                       const char *format, ...) __attribute__((format(printf, 4, 5)));
-static void file_error(struct attn_candidate *s, enum attn_check_kind kind, const char *name,
-                       const char *format, ...)
+/* Adds an ERROR to the verdicts that is of no case. */
+static void add_error(struct attn_candidate *s, enum attn_check_kind kind, const char *name,
+                      const char *format, ...) __attribute__((format(printf, 4, 5)));
+static void add_error(struct attn_candidate *s, enum attn_check_kind kind, const char *name,
+                      const char *format, ...)
 {
-    struct attn_result r = {.verdict = ATTN_ERROR};
+    struct attn_answer answer = {.result.verdict = ATTN_ERROR};
     const struct attn_subject subject = {kind, name, "", "", "", "", NULL};
     va_list args;
     va_start(args, format);
-    vsnprintf(r.text, sizeof r.text, format, args);
+    vsnprintf(answer.result.text, sizeof answer.result.text, format, args);
     va_end(args);
-    attn_verdicts_add(s->list, &subject, &r, 0);
+    attn_verdicts_add(s->list, &subject, &answer);
 }
 
-/* Something was declared (a claim, the value of a factor), and no check that has it was judged: an
- * ERROR, or it would look verified.  has: whether a check has what is declared. */
+/* Adds an ERROR if no check was judged that has a declared claim: it would look verified.
+ * has(x, what): check x has the claim. */
 static void file_unjudged(struct attn_candidate *s, const char *name,
                           int (*has)(const struct attn_verdict_entry *x, int what), int what)
 {
@@ -278,14 +274,14 @@ static void file_unjudged(struct attn_candidate *s, const char *name,
         refused += x->result.by_it;
     }
     if (refused > 0)
-        file_error(s, ATTN_CHECK_CLAIM, name,
-                   "%s is claimed, but it refused every case with it, %d: it is not verified", name,
-                   refused);
+        add_error(s, ATTN_CHECK_CLAIM, name,
+                  "%s is claimed, but it refused every case with it, %d: it is not verified", name,
+                  refused);
     else
-        file_error(s, ATTN_CHECK_CLAIM, name,
-                   "%s is claimed, but no case of this tier exercises it here: it is not "
-                   "verified; do not claim it",
-                   name);
+        add_error(s, ATTN_CHECK_CLAIM, name,
+                  "%s is claimed, but no case of this tier exercises it here: it is not "
+                  "verified; do not claim it",
+                  name);
 }
 
 static int has_claim(const struct attn_verdict_entry *x, int bit)
@@ -293,7 +289,7 @@ static int has_claim(const struct attn_verdict_entry *x, int bit)
     return (x->wants.needs >> bit & 1u) != 0;
 }
 
-/* Every claim, the storage types among them. */
+/* file_unjudged for each claim; storage types are claims, too. */
 static void file_unjudged_claims(struct attn_candidate *s)
 {
     for (int bit = 0; bit < ATTN_CAPS; bit++)
@@ -301,7 +297,7 @@ static void file_unjudged_claims(struct attn_candidate *s)
             file_unjudged(s, attn_cap_name(bit), has_claim, bit);
 }
 
-/* Every declared extent of which a case was made. */
+/* Adds an ERROR for each value of an extent that was declared, asked and always refused. */
 static void file_unjudged_values(struct attn_candidate *s)
 {
     const struct attn_factors *t = &s->question.tier->table;
@@ -310,14 +306,15 @@ static void file_unjudged_values(struct attn_candidate *s)
     for (int f = 0; f < ATTN_EXTENTS; f++)
         for (int v = 0; v < t->of[f].n && s->x.claims.shapes.of[f].n > 0; v++)
             if (met->value[attn_value_id(f, v)] == ATTN_MET_REFUSED)
-                file_error(s, ATTN_CHECK_CLAIM, t->of[f].name,
-                           "%s = %s is declared, but it refused every case with it: it is not "
-                           "verified",
-                           t->of[f].name, t->of[f].value[v]);
+                add_error(s, ATTN_CHECK_CLAIM, t->of[f].name,
+                          "%s = %s is declared, but it refused every case with it: it is not "
+                          "verified",
+                          t->of[f].name, t->of[f].value[v]);
     free(met);
 }
 
-/* Where more is declared than plain arithmetic: what that costs, for each type. */
+/* If more is declared than plain arithmetic: prints for each type which mistakes the wider bound
+ * hides. */
 static void say_cost(const struct attn_candidate *s)
 {
     const struct attn_claims *c = &s->x.claims;
@@ -334,7 +331,7 @@ static void say_cost(const struct attn_candidate *s)
             fprintf(stderr, "note: %s\n", text);
 }
 
-/* Print what is filed, put it on the page, and forget it.  How many failures there are. */
+/* Prints the verdicts, puts them on the page, and frees them.  Returns the number of failures. */
 static int close_books(struct attn_candidate *s)
 {
     const struct attn_tally t = attn_verdicts_tally(s->verdicts, s->list, ATTN_ALL_KINDS);
@@ -368,10 +365,10 @@ int attn_candidate_end(struct attn_candidate *s)
     int nothing = s->judged == 0 && asked.count[ATTN_REFUSED] == asked.n;
     if (nothing) {
         const char *why = first_refusal(s->list);
-        file_error(s, ATTN_CHECK_JUDGED, "",
-                   "not one case could be judged: all were refused, %d by it%s%s%.300s",
-                   asked.by_it, s->request->soak > 0 ? " (a longer soak meets more cases)" : "",
-                   *why != '\0' ? "; the first: " : "", why);
+        add_error(s, ATTN_CHECK_JUDGED, "",
+                  "not one case could be judged: all were refused, %d by it%s%s%.300s", asked.by_it,
+                  s->request->soak > 0 ? " (a longer soak meets more cases)" : "",
+                  *why != '\0' ? "; the first: " : "", why);
     } else if (s->question.whole_tier && !s->x.not_reached && !attn_candidate_is_ours(s)) {
         file_unjudged_claims(s);
         if (s->question.tier != NULL)
@@ -381,7 +378,7 @@ int attn_candidate_end(struct attn_candidate *s)
         report_about(s);
     else if (s->question.whole_tier)
         say_cost(s);
-    /* A case of the command line that cannot even be set up is a mistake of its author. */
+    /* One case of the command line that cannot be set up is a mistake of its author: exit 2. */
     int impossible = attn_candidate_is_ours(s) && s->request->cases.n == 1 && s->list->n == 1;
     const struct attn_tally t = attn_verdicts_tally(s->verdicts, s->list, ATTN_ALL_KINDS);
     impossible = impossible && t.errors == 1;
@@ -394,7 +391,7 @@ int attn_candidate_end(struct attn_candidate *s)
 
 void attn_candidate_report_trouble(struct attn_candidate *s)
 {
-    struct attn_result r = {.verdict = ATTN_ERROR};
+    struct attn_answer answer = {.result.verdict = ATTN_ERROR};
     const struct attn_subject subject = {
         ATTN_CHECK_SETUP, "", "it cannot be judged", "", "", "", NULL};
     if (!s->is_one_of_many && s->verdicts->format == ATTN_FORMAT_TEXT) {
@@ -402,12 +399,12 @@ void attn_candidate_report_trouble(struct attn_candidate *s)
         if (s->report == NULL)
             return;
     }
-    snprintf(r.text, sizeof r.text, "%.500s", s->trouble);
+    snprintf(answer.result.text, sizeof answer.result.text, "%.500s", s->trouble);
     snprintf(s->label, sizeof s->label, "%.150s", s->x.source);
     if (s->route[0] == '\0')
         attn_candidate_route(s, s->x.route->flag, s->x.source);
     report_about(s);
     s->list = attn_verdicts_begin(s->label);
-    attn_verdicts_add(s->list, &subject, &r, 0);
+    attn_verdicts_add(s->list, &subject, &answer);
     close_books(s);
 }

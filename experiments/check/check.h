@@ -108,18 +108,15 @@ void attn_candidate_begin(struct attn_candidate *s);
 int attn_candidate_fail(struct attn_candidate *s, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* File the verdict on a case; what repeats it is made of the route.  wants: NULL of ours. */
+/* File the verdict on a case; what repeats it is made of the route. */
 void attn_candidate_case(struct attn_candidate *s, const struct attn_asked *asked,
-                         const struct attn_result *result, const struct attn_wants *wants,
-                         double seconds);
+                         const struct attn_answer *answer);
 void attn_candidate_relation(struct attn_candidate *s, const struct attn_relation *relation,
-                             const struct attn_result *result, const struct attn_wants *wants,
-                             double seconds);
+                             const struct attn_answer *answer);
 
 /* File what is neither: a word about the whole. */
 void attn_candidate_say(struct attn_candidate *s, const struct attn_subject *subject,
-                        const struct attn_result *result, const struct attn_wants *wants,
-                        double seconds);
+                        const struct attn_answer *answer);
 
 /* Is this relation to be run? */
 int attn_candidate_wants(const struct attn_candidate *s, const struct attn_relation *relation);

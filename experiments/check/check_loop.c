@@ -82,19 +82,20 @@ static void print_notes(const struct attn_plugin_host *host, const struct notes 
 
 static void file_unreached(struct attn_candidate *s)
 {
-    struct attn_result r = {.verdict = ATTN_ERROR};
+    struct attn_answer answer = {.result.verdict = ATTN_ERROR};
+    struct attn_result *r = &answer.result;
     const char *what = s->x.route->relation == NULL ? "cases not reached" : "not reached";
     const struct attn_subject subject = {ATTN_CHECK_CASE, "", what, "", "", "", NULL};
     if (s->x.not_reached == 0)
         return;
-    r.lacks_memory = !(attn_external_left(&s->x) > 0); /* or time */
-    if (r.lacks_memory)
-        snprintf(r.text, sizeof r.text,
+    r->lacks_memory = !(attn_external_left(&s->x) > 0); /* or time */
+    if (r->lacks_memory)
+        snprintf(r->text, sizeof r->text,
                  "%d cases and relations were not reached: the budget of %g s is used up",
                  s->x.not_reached, s->request->budget);
     else
-        s->x.route->unreached(&s->x, r.text, sizeof r.text);
-    attn_candidate_say(s, &subject, &r, NULL, 0);
+        s->x.route->unreached(&s->x, r->text, sizeof r->text);
+    attn_candidate_say(s, &subject, &answer);
 }
 
 /* That there are such cases is one ERROR; each by itself is none. */
@@ -113,12 +114,6 @@ static int is_corner(const struct attn_asked *asked)
     return asked->battery != NULL && attn_is_corner(asked->battery->name);
 }
 
-/* Of the time limit of a case, what all corners may take. */
-static double share_of(const struct asking *a)
-{
-    return a->s->request->tier == ATTN_TIER_QUICK ? 0.25 : 2;
-}
-
 /* Seconds that a case would take; before any of its type and pass, as the slowest of the others. */
 static double expected_seconds(const struct asking *a, const struct attn_case *c)
 {
@@ -131,24 +126,6 @@ static double expected_seconds(const struct asking *a, const struct attn_case *c
     return attn_case_work(c) * (own->work > 0 ? own->seconds / own->work : slowest);
 }
 
-/* A corner would not end within a quarter of its time, or all of them not within their share. */
-static int is_too_slow(struct asking *a, const struct attn_asked *asked, struct attn_answer *answer)
-{
-    double seconds = expected_seconds(a, &asked->c);
-    double most = a->s->x.timeout_s / 4, left = share_of(a) * a->s->x.timeout_s - a->in_corners;
-    if (!a->s->question.whole_tier || !is_corner(asked))
-        return 0;
-    a->in_corners += seconds <= most && seconds <= left ? seconds : 0;
-    a->all_corners += seconds;
-    if (seconds <= most && seconds <= left)
-        return 0;
-    *answer = (struct attn_answer){.result = {.verdict = ATTN_SKIPPED}};
-    snprintf(answer->result.text, sizeof answer->result.text,
-             "left out: at its pace it takes about %.3g s", seconds);
-    a->n_slow++;
-    return 1;
-}
-
 /* Bytes that the judge takes for a case: inputs, outputs, gradients, and the truth of each row. */
 static double bytes_of(const struct attn_case *c)
 {
@@ -157,19 +134,32 @@ static double bytes_of(const struct attn_case *c)
     return rows * (2 * (double)(c->d_key + c->d_value) * (double)attn_dtype_size(c->dtype) + TRUTH);
 }
 
-/* A corner wants more than half of the memory that there is: the plug-in needs the other half. */
-static int is_too_large(struct asking *a, const struct attn_asked *asked,
-                        struct attn_answer *answer)
+/* A corner of a whole tier is left out where the judge would take more than half of the memory that
+ * there is, since the plug-in needs the other half; and where it would not end within a quarter of
+ * the time of a case, or all corners not within theirs. */
+static int is_left_out(struct asking *a, const struct attn_asked *asked, struct attn_answer *answer)
 {
-    double bytes = bytes_of(&asked->c);
-    if (!a->s->question.whole_tier || !is_corner(asked) ||
-        bytes <= (double)attn_cli_memory_available() / 2)
+    const double bytes = bytes_of(&asked->c), seconds = expected_seconds(a, &asked->c),
+                 limit = a->s->x.timeout_s,
+                 all = (a->s->request->tier == ATTN_TIER_QUICK ? 0.25 : 2) * limit;
+    if (!a->s->question.whole_tier || !is_corner(asked))
         return 0;
-    *answer = (struct attn_answer){.result = {.verdict = ATTN_SKIPPED}};
-    snprintf(answer->result.text, sizeof answer->result.text,
-             "left out: it takes about %.3g GiB of memory", bytes / 0x1p30);
-    a->n_large++;
-    a->largest = bytes > a->largest ? bytes : a->largest;
+    const int is_large = bytes > (double)attn_cli_memory_available() / 2;
+    const int is_slow = !is_large && (seconds > limit / 4 || seconds > all - a->in_corners);
+    a->n_large += is_large;
+    a->n_slow += is_slow;
+    a->largest = is_large ? fmax(bytes, a->largest) : a->largest;
+    a->all_corners += is_large ? 0 : seconds;
+    a->in_corners += is_large || is_slow ? 0 : seconds;
+    if (!is_large && !is_slow)
+        return 0;
+    *answer = (struct attn_answer){.result.verdict = ATTN_SKIPPED};
+    if (is_large)
+        snprintf(answer->result.text, sizeof answer->result.text,
+                 "left out: it takes about %.3g GiB of memory", bytes / 0x1p30);
+    else
+        snprintf(answer->result.text, sizeof answer->result.text,
+                 "left out: at its pace it takes about %.3g s", seconds);
     return 1;
 }
 
@@ -201,7 +191,7 @@ static void file_case(struct asking *a, const struct attn_asked *asked, struct a
     const struct attn_case *c = &asked->c;
     double size = (double)c->batch * (double)c->heads * (double)c->n_query * (double)c->n_key;
     skip_unreached(answer);
-    attn_candidate_case(a->s, asked, &answer->result, &answer->wants, answer->seconds);
+    attn_candidate_case(a->s, asked, answer);
     note(&a->notes, answer);
     for (int by_width = 0; by_width < 2; by_width++) {
         int at = 2 * (int)c->pass + by_width;
@@ -259,7 +249,7 @@ static enum attn_status ask_some(struct asking **a, int n, struct attn_asked *as
     enum attn_status status = ATTN_OK;
     if (attn_candidate_is_ours(s))
         prepare_own(a, n);
-    if (!is_plugin || !(is_too_large(a[0], asked, answer) || is_too_slow(a[0], asked, answer))) {
+    if (!is_plugin || !is_left_out(a[0], asked, answer)) {
         status = s->x.route->ask(&s->x, asked, some, answer, err);
         if (is_plugin)
             note_pace(a[0], asked, answer);
@@ -295,12 +285,10 @@ static int ask_cases(struct asking **a, int n)
     for (int first = 0, some; first < all && status == ATTN_OK; first += some) {
         const int at_once = fixed > 0 ? rounds_at_once(a, n) * fixed : all;
         some = all - first < at_once ? all - first : at_once;
-        if (fixed > 0)
-            report_progress(first, all, "cases");
+        report_progress(first, fixed > 0 ? all : 0, "cases");
         status = ask_some(a, n, &question->asked[first], some, answer, &err);
     }
-    if (fixed > 0)
-        report_progress(all, all, "");
+    report_progress(all, fixed > 0 ? all : 0, "");
     print_left_out(a[0]);
     free(answer);
     return status == ATTN_OK ? 0 : fail(a[0]->s, status, &err);
@@ -331,7 +319,7 @@ static void ask_relations(struct attn_candidate *s)
         report_progress(i, ATTN_RELATION_COUNT, "relations");
         s->x.route->relation(&s->x, relation, &answer);
         skip_unreached(&answer);
-        attn_candidate_relation(s, relation, &answer.result, &answer.wants, answer.seconds);
+        attn_candidate_relation(s, relation, &answer);
     }
     report_progress(ATTN_RELATION_COUNT, ATTN_RELATION_COUNT, "");
 }
@@ -347,11 +335,8 @@ static void judge_growth(void *arg, int i, struct attn_result *r)
 /* Of ours, last in the order of verdicts: what shows in no single run. */
 static void look_for_growth(struct attn_candidate *s)
 {
-    struct attn_answer answer;
-    char again[sizeof s->route + 32];
-    snprintf(again, sizeof again, "check %s --relation growth", s->route);
-    s->x.timeout_s = PATIENCE;
-    attn_own_judge(&s->x, judge_growth, s, 1, &answer);
+    struct attn_answer answer = {.seconds = 0};
+    char again[ATTN_AGAIN_TEXT];
     const struct attn_subject subject = {
         ATTN_CHECK_GROWTH,
         "growth",
@@ -360,7 +345,10 @@ static void look_for_growth(struct attn_candidate *s)
         "errors may grow with the parts like a random walk, not faster",
         again,
         NULL};
-    attn_candidate_say(s, &subject, &answer.result, NULL, answer.seconds);
+    attn_candidate_again(s, "relation", "growth", again);
+    s->x.timeout_s = PATIENCE;
+    attn_own_judge(&s->x, judge_growth, s, 1, &answer);
+    attn_candidate_say(s, &subject, &answer);
 }
 
 static int wants_growth(const struct attn_candidate *s)
@@ -432,9 +420,8 @@ static int judge_random(void *arg, const struct attn_case *c, int n,
 
 static int soak(struct asking *a)
 {
-    const struct attn_check_request *q = a->s->request;
-    const int usual = a->s->x.route->soak_calls;
-    const int calls = q->repeat > 0 && usual > 1 ? (int)q->repeat : usual;
+    const int usual = a->s->x.route->soak_calls, repeat = (int)a->s->request->repeat;
+    const int calls = repeat > 0 && usual > 1 ? repeat : usual;
     const struct attn_soak how = {judge_random, a, calls, usual > 1 ? 1 : ROUND};
     if (attn_candidate_is_ours(a->s))
         a->s->x.timeout_s = PATIENCE;

@@ -182,11 +182,12 @@ static void put_causes(struct attn_document *d, const struct attn_verdict_list *
     int causes = attn_common_causes(&list->causes, cause);
     attn_common_cause_types(&list->causes, types);
     for (int c = 0; c < causes; c++) {
-        attn_document_put(d, ATTN_STRONG, "Likely cause: %s%s%s%s.", cause[c].text,
-                          types[0] != '\0' ? " (" : "", types, types[0] != '\0' ? ")" : "");
-        attn_document_put(d, ATTN_WORDS, " %d of %d diagnosed failures look like it. To do: %s.",
-                          cause[c].n, list->causes.diagnosed, cause[c].remedy);
-        attn_document_close(d);
+        attn_document_text(d,
+                           "**Likely cause: %s%s%s%s.** %d of %d diagnosed failures "
+                           "look like it. To do: %s.",
+                           cause[c].text, types[0] != '\0' ? " (" : "", types,
+                           types[0] != '\0' ? ")" : "", cause[c].n, list->causes.diagnosed,
+                           cause[c].remedy);
     }
 }
 
@@ -253,10 +254,7 @@ static void put_smallest(struct attn_document *d, const struct attn_verdicts *v,
     if (x == NULL)
         return;
     attn_document_heading(d, 3, "The smallest case that fails");
-    attn_document_put(d, ATTN_BAD, "%s", attn_verdict_words(&x->result, words));
-    fputs(" ", d->out);
-    attn_document_put(d, ATTN_CODE, "%s", x->text);
-    attn_document_close(d);
+    attn_document_text(d, "***%s*** `%s`", attn_verdict_words(&x->result, words), x->text);
     attn_document_text(d, "%s", x->message);
     json_t *rows = attn_output_rows(x->result.output, 0);
     if (json_array_size(rows) > 0)
@@ -398,12 +396,12 @@ void attn_report_add(struct attn_report *r, const struct attn_verdicts *v,
                           "verdict", is_bad ? "bad" : "good", word, "judged", judged, "failed",
                           t.failures, "refused", refused, "cause", causes > 0 ? cause->text : ""));
     attn_document_heading(d, 2, list->spec);
-    attn_document_put(d, is_bad ? ATTN_BAD : ATTN_GOOD, "%s", word);
+    attn_document_put(d, is_bad ? "***%s***" : "*%s*", word);
     if (t.soak != NULL)
-        attn_document_put(d, ATTN_WORDS, ": %s.", t.soak->text);
+        attn_document_put(d, ": %s.", t.soak->text);
     else if (!is_setup)
-        attn_document_put(d, ATTN_WORDS, ": %d judged, of which %d failed; %d refused.", judged,
-                          t.failures, refused);
+        attn_document_put(d, ": %d judged, of which %d failed; %d refused.", judged, t.failures,
+                          refused);
     attn_document_close(d);
     put_causes(d, list);
     put_smallest(d, v, list);

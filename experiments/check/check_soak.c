@@ -100,7 +100,7 @@ static void file_case(const struct soak *soak, const struct attn_case *c,
     attn_append(again, sizeof again, "%s", times);
     const struct attn_subject subject = {
         ATTN_CHECK_SOAK, "found", text, "", why, again, strcmp(text, larger) != 0 ? larger : NULL};
-    attn_verdicts_add(soak->s->list, &subject, r, 0);
+    attn_verdicts_add(soak->s->list, &subject, &(struct attn_answer){.result = *r});
 }
 
 /* One that fails in some runs and not in others.  small: the runs of c, where this is smaller than
@@ -155,7 +155,8 @@ static void file_sum(const struct soak *soak)
                  q->seed);
     const struct attn_subject subject = {
         ATTN_CHECK_SOAK, "soak", text, "", "what failed once has failed", again, NULL};
-    attn_verdicts_add(soak->s->list, &subject, &r, soak->seconds);
+    attn_verdicts_add(soak->s->list, &subject,
+                      &(struct attn_answer){.result = r, .seconds = soak->seconds});
 }
 
 /* ---- one failure ----------------------------------------------------------------------------- */

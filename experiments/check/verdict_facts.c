@@ -6,24 +6,23 @@
 #include "experiments/check/verdicts.h"
 #include "experiments/cli/cli.h"
 
-/* A fact more; its numbers, which are the table's then, under a key.  NULL: it has none. */
-static void add(struct attn_facts *facts, const char *name, const char *key, json_t *numbers,
+/* A fact more; its numbers under a key, which are the row's then.  NULL: it has none. */
+static void add(json_t *facts, const char *name, const char *key, json_t *numbers,
                 const char *format, ...) __attribute__((format(printf, 5, 6)));
-static void add(struct attn_facts *facts, const char *name, const char *key, json_t *numbers,
+static void add(json_t *facts, const char *name, const char *key, json_t *numbers,
                 const char *format, ...)
 {
-    struct attn_fact *fact = &facts->at[facts->n++];
+    char text[200];
     va_list args;
     va_start(args, format);
-    vsnprintf(fact->text, sizeof fact->text, format, args);
+    vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    fact->name = name;
-    fact->key = key;
-    fact->numbers = numbers;
+    json_array_append_new(facts, json_pack("{s:s,s:o,s:s*,s:o*}", "name", name, "text",
+                                           attn_cli_words(text), "key", key, "numbers", numbers));
 }
 
 /* Facts that only many numbers together show, and the worth of a pass. */
-static void add_grades(struct attn_facts *facts, const struct attn_result *r)
+static void add_grades(json_t *facts, const struct attn_result *r)
 {
     const char letter[2] = {r->grade.letter, '\0'};
     char words[256];
@@ -51,7 +50,7 @@ static void add_grades(struct attn_facts *facts, const struct attn_result *r)
 }
 
 /* How often it was run, and what differed. */
-static void add_runs(struct attn_facts *facts, const struct attn_result *r)
+static void add_runs(json_t *facts, const struct attn_result *r)
 {
     if (r->runs > 0)
         add(facts, "runs", "runs",
@@ -62,7 +61,7 @@ static void add_runs(struct attn_facts *facts, const struct attn_result *r)
 }
 
 /* Elements of which the contract leaves open what they are. */
-static void add_open(struct attn_facts *facts, const struct attn_result *r)
+static void add_open(json_t *facts, const struct attn_result *r)
 {
     int64_t either = 0, unbounded = 0;
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
@@ -76,7 +75,7 @@ static void add_open(struct attn_facts *facts, const struct attn_result *r)
             (long long)either, (long long)unbounded);
 }
 
-static void add_declared(struct attn_facts *facts, const struct attn_result *r)
+static void add_declared(json_t *facts, const struct attn_result *r)
 {
     const struct attn_precision *a = &r->precision;
     char words[256];
@@ -92,23 +91,17 @@ static void add_declared(struct attn_facts *facts, const struct attn_result *r)
         a->tiny > 0x1p-140 ? ", subnormals flushed" : "");
 }
 
-void attn_verdict_facts(const struct attn_result *r, struct attn_facts *facts)
+json_t *attn_verdict_facts(const struct attn_result *r)
 {
-    facts->n = 0;
+    json_t *facts = json_array();
     add_grades(facts, r);
     add_runs(facts, r);
     add_open(facts, r);
     add_declared(facts, r);
+    return facts;
 }
 
-void attn_verdict_facts_free(struct attn_facts *facts)
-{
-    for (int n = 0; n < facts->n; n++)
-        json_decref(facts->at[n].numbers);
-    facts->n = 0;
-}
-
-/* ---- rows------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------- */
 
 static json_t *outputs_of(const struct attn_result *r)
 {
@@ -127,12 +120,13 @@ static json_t *outputs_of(const struct attn_result *r)
 
 json_t *attn_verdict_row(const struct attn_verdict_entry *x)
 {
-    struct attn_facts facts;
+    size_t n;
     const struct attn_result *r = &x->result;
-    json_t *e = json_pack(
-        "{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:o,s:f}", "kind", attn_check_kind_name[x->kind], "name",
-        x->name, "text", x->text, "verdict", attn_verdict_name(r->verdict), "stands_for", x->ids,
-        "why", x->why, "again", x->again, "worst", attn_cli_real(r->worst), "seconds", x->seconds);
+    json_t *fact, *facts,
+        *e = json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:o,s:f}", "kind",
+                       attn_check_kind_name[x->kind], "name", x->name, "text", x->text, "verdict",
+                       attn_verdict_name(r->verdict), "stands_for", x->ids, "why", x->why, "again",
+                       x->again, "worst", attn_cli_real(r->worst), "seconds", x->seconds);
     if (e == NULL)
         return NULL;
     if (r->failure != ATTN_F_NONE)
@@ -145,11 +139,14 @@ json_t *attn_verdict_row(const struct attn_verdict_entry *x)
         json_object_set_new(e, "refused_by", json_string(r->by_it ? "it" : "claims"));
     if (x->found_as != NULL)
         json_object_set_new(e, "found_as", json_string(x->found_as));
-    attn_verdict_facts(r, &facts);
-    for (int n = 0; n < facts.n; n++)
-        if (facts.at[n].key != NULL)
-            json_object_set(e, facts.at[n].key, facts.at[n].numbers);
-    attn_verdict_facts_free(&facts);
+    facts = attn_verdict_facts(r);
+    json_array_foreach(facts, n, fact)
+    {
+        const char *key = json_string_value(json_object_get(fact, "key"));
+        if (key != NULL)
+            json_object_set(e, key, json_object_get(fact, "numbers"));
+    }
+    json_decref(facts);
     json_object_set_new(e, "outputs", outputs_of(r));
     return e;
 }

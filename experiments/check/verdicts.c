@@ -76,8 +76,9 @@ void attn_verdicts_free(struct attn_verdict_list *list)
 
 struct attn_verdict_entry *attn_verdicts_add(struct attn_verdict_list *list,
                                              const struct attn_subject *s,
-                                             const struct attn_result *result, double seconds)
+                                             const struct attn_answer *answer)
 {
+    const struct attn_result *result = &answer->result;
     if (list->n == list->capacity) {
         list->capacity = list->capacity > 0 ? 2 * list->capacity : 64;
         list->entry =
@@ -92,8 +93,9 @@ struct attn_verdict_entry *attn_verdicts_add(struct attn_verdict_list *list,
                                     .again = command(s->again),
                                     .found_as = s->found_as != NULL ? copy(s->found_as) : NULL,
                                     .message = message_of(result),
+                                    .wants = answer->wants,
                                     .result = *result,
-                                    .seconds = seconds};
+                                    .seconds = answer->seconds};
     struct attn_verdict_entry *entry = &list->entry[list->n - 1];
     if (result->verdict == ATTN_FAILED && result->failure == ATTN_F_INTEGRITY)
         entry->result.diagnosis = (struct attn_diagnosis){

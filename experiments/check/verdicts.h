@@ -12,7 +12,7 @@
 
 #include "experiments/check/common_cause.h"
 #include "experiments/table/row_table.h"
-#include "tests/harness/cases/claims.h"
+#include "tests/harness/subject/external.h"
 
 enum attn_format { ATTN_FORMAT_TEXT, ATTN_FORMAT_JUNIT, ATTN_FORMAT_JSON };
 
@@ -77,10 +77,11 @@ void attn_verdicts_open(struct attn_verdicts *v, FILE *out);
 /* A list for this spec, several of which may be filled at a time. */
 struct attn_verdict_list *attn_verdicts_begin(const char *spec) __attribute__((returns_nonnull));
 
-/* The new entry is good until the next is added. */
+/* Of an answer its result, its wants and its seconds.  The new entry is good until the next is
+ * added. */
 struct attn_verdict_entry *attn_verdicts_add(struct attn_verdict_list *list,
                                              const struct attn_subject *subject,
-                                             const struct attn_result *result, double seconds);
+                                             const struct attn_answer *answer);
 
 /* Of what was added as number e: this is its verdict. */
 void attn_verdicts_revise(struct attn_verdict_list *list, int e, const struct attn_result *result);
@@ -118,19 +119,10 @@ struct attn_tally attn_verdicts_tally(const struct attn_verdicts *v,
                                       const struct attn_verdict_list *list, enum attn_kinds kinds);
 const char *attn_tally_word(const struct attn_tally *all); /* "FAIL", "PASS", "REFUSED" */
 
-/* The other facts of a check: grade, bias, mask, growth, runs, differs, open, declared; those that
- * it has not are left out.  Free them. */
-enum { ATTN_FACTS = 8 };
-struct attn_facts {
-    int n;
-    struct attn_fact {
-        const char *name, *key; /* in words; in JSON, NULL: it has no numbers of its own */
-        char text[200];
-        struct json_t *numbers;
-    } at[ATTN_FACTS];
-};
-void attn_verdict_facts(const struct attn_result *r, struct attn_facts *facts);
-void attn_verdict_facts_free(struct attn_facts *facts);
+/* The other facts of a check as rows, those that it has: "grade", "bias", "mask", "growth", "runs",
+ * "differs", "open", "declared" in "name", in words in "text"; and "numbers" under the "key" that
+ * they have in the row of the check.  To be freed. */
+struct json_t *attn_verdict_facts(const struct attn_result *r);
 
 /* A check as a row; to be freed. */
 struct json_t *attn_verdict_row(const struct attn_verdict_entry *x);

@@ -57,8 +57,8 @@ static void put_testcase(struct attn_verdicts *v, const char *spec,
                          const struct attn_verdict_entry *x)
 {
     FILE *out = v->out;
-    struct attn_facts facts;
-    attn_verdict_facts(&x->result, &facts);
+    size_t n;
+    json_t *fact, *facts = attn_verdict_facts(&x->result);
     fputs("    <testcase", out);
     put_attribute(out, "classname", spec);
     put_attribute(out, "name", x->name[0] != '\0' ? x->name : x->text);
@@ -67,13 +67,14 @@ static void put_testcase(struct attn_verdicts *v, const char *spec,
         fprintf(out, "      <skipped message=\"%s", x->result.by_it ? "refused by it: " : "");
         attn_html_text(out, x->message);
         fputs("\"/>\n", out);
-    } else if (facts.n > 0) {
+    } else if (json_array_size(facts) > 0) {
         fputs("      <properties>\n", out);
-        for (int n = 0; n < facts.n; n++)
-            put_property(out, "      ", facts.at[n].name, facts.at[n].text);
+        json_array_foreach(facts, n, fact)
+            put_property(out, "      ", json_string_value(json_object_get(fact, "name")),
+                         json_string_value(json_object_get(fact, "text")));
         fputs("      </properties>\n", out);
     }
-    attn_verdict_facts_free(&facts);
+    json_decref(facts);
     if (attn_verdict_is_failure(v, &x->result))
         put_failure(out, x);
     fputs("    </testcase>\n", out);

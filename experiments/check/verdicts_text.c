@@ -12,25 +12,13 @@
 /* How bad: first by kind, from what makes every number meaningless to what is a matter of size. */
 static int severity(const struct attn_result *r)
 {
-    switch (r->verdict) {
-    case ATTN_ERROR:
-        return 10;
-    case ATTN_CRASH:
-        return 9;
-    case ATTN_TIMEOUT:
-        return 8;
-    case ATTN_INTERMITTENT:
-        return 7;
-    case ATTN_FAILED:
-        return r->failure == ATTN_F_INTEGRITY ? 6
-               : r->failure == ATTN_F_STATUS  ? 5
-               : r->failure == ATTN_F_FINITE  ? 4
-               : r->failure == ATTN_F_EXACT   ? 3
-               : r->failure == ATTN_F_BOUND   ? 2
-                                              : 1;
-    default:
-        return 0;
-    }
+    static const int of_verdict[] = {
+        [ATTN_INTERMITTENT] = 7, [ATTN_TIMEOUT] = 8, [ATTN_CRASH] = 9, [ATTN_ERROR] = 10};
+    static const int of_failure[] = {
+        [ATTN_F_BOUND] = 2,  [ATTN_F_EXACT] = 3,     [ATTN_F_FINITE] = 4,
+        [ATTN_F_STATUS] = 5, [ATTN_F_INTEGRITY] = 6, [ATTN_F_MEMORY] = 0};
+    const int by_failure = of_failure[r->failure];
+    return r->verdict != ATTN_FAILED ? of_verdict[r->verdict] : by_failure > 0 ? by_failure : 1;
 }
 
 static int worst_first(const void *a, const void *b)
@@ -88,7 +76,8 @@ json_t *attn_output_rows(const struct attn_agreement output[ATTN_OUTPUTS], int a
 
 static void print_in_full(FILE *out, const char *spec, const struct attn_verdict_entry *x)
 {
-    struct attn_facts facts;
+    size_t n;
+    json_t *fact, *facts = attn_verdict_facts(&x->result);
     char words[40];
     fprintf(out, "%s  %s  %s\n", graded_words(&x->result, words), spec, x->text);
     if (x->message[0] != '\0')
@@ -97,10 +86,10 @@ static void print_in_full(FILE *out, const char *spec, const struct attn_verdict
     if (json_array_size(rows) > 0)
         attn_table_print(out, ATTN_TABLE_INDENTED, output_columns, rows);
     json_decref(rows);
-    attn_verdict_facts(&x->result, &facts);
-    for (int n = 0; n < facts.n; n++)
-        fprintf(out, "  %s: %s\n", facts.at[n].name, facts.at[n].text);
-    attn_verdict_facts_free(&facts);
+    json_array_foreach(facts, n, fact)
+        fprintf(out, "  %s: %s\n", json_string_value(json_object_get(fact, "name")),
+                json_string_value(json_object_get(fact, "text")));
+    json_decref(facts);
     if (x->why[0] != '\0')
         fprintf(out, "  %s %s (%s): %s\n", attn_check_kind_name[x->kind], x->name, x->ids, x->why);
     if (x->found_as != NULL)
@@ -224,10 +213,11 @@ static void print_all(const struct attn_verdicts *v, const struct attn_verdict_l
 
 /* The failure to look at: one that has the cause (where there is one), not an ERROR where there are
  * others, a case and not a relation, the smallest.  NULL: nothing failed. */
-static const struct attn_verdict_entry *find_smallest(const struct attn_verdicts *v,
-                                                      const struct attn_verdict_list *list,
-                                                      const struct attn_cause *cause)
+const struct attn_verdict_entry *attn_verdicts_smallest(const struct attn_verdicts *v,
+                                                        const struct attn_verdict_list *list)
 {
+    struct attn_cause cause[2];
+    const int causes = attn_common_causes(&list->causes, cause);
     const struct attn_verdict_entry *best = NULL;
     double least = 0;
     int rank = 0;
@@ -236,7 +226,7 @@ static const struct attn_verdict_entry *find_smallest(const struct attn_verdicts
         if (!attn_verdict_is_failure(v, &x->result))
             continue;
         const int at = 2 * (x->result.verdict == ATTN_ERROR) +
-                       (cause != NULL && !attn_cause_fits(cause, &x->result));
+                       (causes > 0 && !attn_cause_fits(cause, &x->result));
         const double work = attn_verdict_work(x);
         if (best != NULL && (at > rank || (at == rank && work >= least)))
             continue;
@@ -388,7 +378,7 @@ void attn_verdicts_text(struct attn_verdicts *v, const struct attn_verdict_list 
     if (list == NULL)
         return;
     const int causes = attn_common_causes(&list->causes, cause);
-    const struct attn_verdict_entry *smallest = find_smallest(v, list, causes > 0 ? cause : NULL);
+    const struct attn_verdict_entry *smallest = attn_verdicts_smallest(v, list);
     for (int e = 0; e < list->n && v->verbose; e++)
         print_line(v->out, &list->entry[e]);
     if (v->details)
@@ -401,14 +391,6 @@ void attn_verdicts_text(struct attn_verdicts *v, const struct attn_verdict_list 
     print_verdict(v, list);
     if (smallest != NULL)
         print_end(v->out, list, cause, causes, smallest);
-}
-
-const struct attn_verdict_entry *attn_verdicts_smallest(const struct attn_verdicts *v,
-                                                        const struct attn_verdict_list *list)
-{
-    struct attn_cause cause[2];
-    const int causes = attn_common_causes(&list->causes, cause);
-    return find_smallest(v, list, causes > 0 ? cause : NULL);
 }
 
 char *attn_verdicts_printed(const struct attn_verdicts *v, const struct attn_verdict_list *list,

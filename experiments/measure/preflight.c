@@ -28,7 +28,7 @@ enum attn_status attn_preflight_price(const struct attn_spec *spec,
     attn_preflight_pairs(problem, point);
     const struct attn_price_asked asked = {spec, &point->stack, NULL,
                                            (enum attn_need_pass)point->c.pass, NULL};
-    enum attn_status status = attn_need_of(&asked, problem, NULL, NULL, &need, err);
+    enum attn_status status = attn_need_of(&asked, problem, NULL, &need, err);
     if (status != ATTN_OK)
         return status;
     if (need.lacks != NULL)
@@ -88,7 +88,7 @@ enum attn_status attn_preflight_case(const struct attn_spec *spec, const struct 
         spec, &point->stack, c, c->pass == ATTN_BACKWARD ? ATTN_NEED_BOTH : ATTN_NEED_FORWARD,
         NULL};
     if (status == ATTN_OK)
-        status = attn_need_of(&asked, &problem, NULL, NULL, &both, err);
+        status = attn_need_of(&asked, &problem, NULL, &both, err);
     *need = status == ATTN_OK ? attn_cli_to_bytes((double)*need + both.copies + both.peaks) : 0;
     attn_preflight_close(&problem);
     return status;

@@ -4,7 +4,7 @@
 #define EXPERIMENTS_MEASURE_PREFLIGHT_H
 
 #include "experiments/measure/record.h"
-#include "experiments/price/need.h"
+#include "experiments/price/asked.h"
 #include "tests/harness/subject/external.h"
 
 /* Visible pairs and their share. */

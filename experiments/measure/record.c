@@ -92,8 +92,9 @@ void attn_point_untimed(struct attn_point *point)
 
 void attn_point_unverified(struct attn_point *point)
 {
-    point->digest[0] = point->verdict[0] = point->worst_output[0] = '\0';
-    point->worst = (double)NAN;
+    struct attn_point fresh;
+    attn_point_init(&fresh);
+    point->judged = fresh.judged;
 }
 
 double attn_point_call_s(const struct attn_point *point, enum attn_call call)

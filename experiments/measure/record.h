@@ -46,6 +46,17 @@ const char *attn_point_status_name(enum attn_point_status status); /* "ok", "wro
  * nothing has touched yet, and may take many times as long: the two are never mixed. */
 enum attn_call { ATTN_CALL_WARM, ATTN_CALL_FIRST };
 
+/* The judge's findings on the results of a point: one member, which goes from round to round. */
+struct attn_judged {
+    char verified[64];    /* "all", "64 rows", "same bits as round 0", "" */
+    char verdict[16];     /* "PASS", ...; "": there is none */
+    char worst_output[8]; /* the output of the largest ratio */
+    char digest[24];      /* of the outputs, hexadecimal */
+    double worst;         /* largest error / bound */
+    double output[ATTN_OUTPUTS], error[ATTN_OUTPUTS]; /* of each output: largest error / bound, and
+                                                         largest error by its largest number */
+};
+
 struct attn_point {
 #define TEXT(name, capacity)            char name[capacity];
 #define INT(name)                       int name;
@@ -66,8 +77,7 @@ struct attn_point {
     int n_processes; /* 0: one */
     int64_t rank_priced[ATTN_RECORD_RANKS], rank_resident[ATTN_RECORD_RANKS],
         rank_process[ATTN_RECORD_RANKS];
-    double worst; /* largest error / bound */
-    double output_worst[ATTN_OUTPUTS], output_error[ATTN_OUTPUTS];
+    struct attn_judged judged;
     struct attn_stack stack; /* n 0: one call */
 };
 
@@ -77,7 +87,7 @@ void attn_point_init(struct attn_point *point);
 /* Take away all times: a result that is wrong has none. */
 void attn_point_untimed(struct attn_point *point);
 
-/* Take away verdict, worst error and digest. */
+/* Take away what the judge found. */
 void attn_point_unverified(struct attn_point *point);
 
 /* Seconds of one call of that kind: the median where there are several; of simulated ranks the CPU

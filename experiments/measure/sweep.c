@@ -97,13 +97,9 @@ static void keep(struct attn_sweep_state *state, const struct attn_point *point)
     if (point->status == ATTN_POINT_ERROR)
         memcpy(state->point.message, point->message, sizeof point->message);
     attn_curve_note(state, point);
-    if (point->status != ATTN_POINT_OK || point->digest[0] == '\0' ||
-        state->point.digest[0] != '\0' || !isfinite(point->worst))
-        return;
-    memcpy(state->point.digest, point->digest, sizeof point->digest);
-    memcpy(state->point.verdict, point->verdict, sizeof point->verdict);
-    memcpy(state->point.worst_output, point->worst_output, sizeof point->worst_output);
-    state->point.worst = point->worst;
+    if (point->status == ATTN_POINT_OK && point->judged.digest[0] != '\0' &&
+        state->point.judged.digest[0] == '\0' && isfinite(point->judged.worst))
+        state->point.judged = point->judged;
 }
 
 static int record(struct sweep *sweep, struct attn_sweep_state *state,

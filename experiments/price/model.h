@@ -10,8 +10,8 @@
 
 #include <jansson.h>
 
+#include "experiments/price/asked.h"
 #include "experiments/price/cache.h"
-#include "experiments/price/need.h"
 
 struct attn_model_asked {
     const struct attn_model_given *model;

@@ -7,7 +7,6 @@
 
 #include "experiments/cli/cli.h"
 #include "optimized/integers.h"
-#include "ref/mask/mask.h"
 #include "ref/problem.h"
 
 const char *attn_need_pass_name(enum attn_need_pass pass)
@@ -16,33 +15,6 @@ const char *attn_need_pass_name(enum attn_need_pass pass)
 }
 
 /* ---- what is needed -------------------------------------------------------------------------- */
-
-static int is_weight(const char *name)
-{
-    return strcmp(name, attn_stack_tensor_name(ATTN_STACK_WQKV)) == 0 ||
-           strcmp(name, attn_stack_tensor_name(ATTN_STACK_WO)) == 0 ||
-           strcmp(name, attn_stack_tensor_name(ATTN_STACK_DWQKV)) == 0 ||
-           strcmp(name, attn_stack_tensor_name(ATTN_STACK_DWO)) == 0;
-}
-
-/* A rank's price, of the passes that were asked for. */
-static void add_rank(const struct attn_cost *cost, struct attn_need *need)
-{
-    need->counted |= cost->counted;
-    need->lacks = cost->lacks != NULL ? cost->lacks : need->lacks;
-    need->flops += cost->flops;
-    need->peaks += (double)cost->peak_bytes;
-    need->device = fmax(need->device, cost->shard_bytes + (double)cost->peak_bytes);
-    need->shard = fmax(need->shard, cost->shard_bytes);
-    for (int a = 0; a < cost->n_live; a++)
-        need->weights += is_weight(cost->live[a].name) ? (double)cost->live[a].bytes : 0;
-    need->peak = greater(need->peak, cost->peak_bytes);
-    need->saved = greater(need->saved, cost->saved_bytes);
-    if (cost->bytes_sent > need->sent) {
-        need->sent = cost->bytes_sent;
-        need->messages = cost->messages;
-    }
-}
 
 /* Of a backward pass, after which the forward one was looked at. */
 static void join(struct attn_cost *cost, const struct attn_cost *forward)
@@ -56,58 +28,47 @@ static void join(struct attn_cost *cost, const struct attn_cost *forward)
     cost->messages += forward->messages;
 }
 
-/* A stack's tensors are in its peak: there are no shares beside. */
-static enum attn_status price_rank(const struct attn_price_asked *asked,
-                                   const struct attn_problem *p, enum attn_pass pass, int rank,
-                                   struct attn_stack_cost *cost, struct attn_error *err)
+void attn_need_add(struct attn_need *need, struct attn_cost *cost, const struct attn_cost *forward)
 {
-    const struct attn_spec *spec = asked->spec;
-    if (asked->stack->n > 0)
-        return attn_stack_price(asked->stack, spec, p, pass, cost, err);
-    cost->again_flops = 0;
-    return attn_price(spec->impl, &spec->options, p, pass, rank, &cost->cost, err);
+    if (forward != NULL)
+        join(cost, forward);
+    need->counted |= cost->counted;
+    need->lacks = cost->lacks != NULL ? cost->lacks : need->lacks;
+    need->flops += cost->flops;
+    need->peaks += (double)cost->peak_bytes;
+    need->device = fmax(need->device, cost->shard_bytes + (double)cost->peak_bytes);
+    need->shard = fmax(need->shard, cost->shard_bytes);
+    need->peak = greater(need->peak, cost->peak_bytes);
+    need->saved = greater(need->saved, cost->saved_bytes);
+    if (cost->bytes_sent > need->sent) {
+        need->sent = cost->bytes_sent;
+        need->messages = cost->messages;
+    }
 }
 
-enum attn_status attn_need_of(const struct attn_price_asked *asked, const struct attn_problem *p,
-                              const struct attn_need_watch *watch, struct attn_cost *each,
-                              struct attn_need *need, struct attn_error *err)
+enum attn_status attn_need_of_call(const struct attn_spec *spec, const struct attn_problem *p,
+                                   enum attn_need_pass pass, const struct attn_need_each *each,
+                                   struct attn_need *need, struct attn_error *err)
 {
-    const enum attn_pass last = asked->pass == ATTN_NEED_FORWARD ? ATTN_FORWARD : ATTN_BACKWARD;
-    const int is_stack = asked->stack->n > 0;
-    *need = (struct attn_need){0};
-    need->ranks = is_stack ? 1 : attn_ranks(asked->spec->impl, &asked->spec->options);
-    need->beside = is_stack ? 0 : attn_pass_bytes(p, last);
-    enum attn_status status = ATTN_OK;
-    for (int rank = 0; rank < need->ranks && status == ATTN_OK; rank++) {
-        struct attn_stack_cost x, forward;
-        status = price_rank(asked, p, last, rank, &x, err);
-        if (status == ATTN_OK && asked->pass == ATTN_NEED_BOTH) {
-            status = price_rank(asked, p, ATTN_FORWARD, rank, &forward, err);
-            join(&x.cost, &forward.cost);
-        }
+    const enum attn_pass last = pass == ATTN_NEED_FORWARD ? ATTN_FORWARD : ATTN_BACKWARD;
+    const int is_both = pass == ATTN_NEED_BOTH;
+    *need = (struct attn_need){.ranks = attn_ranks(spec->impl, &spec->options),
+                               .beside = attn_pass_bytes(p, last)};
+    for (int rank = 0; rank < need->ranks; rank++) {
+        struct attn_cost cost, forward;
+        enum attn_status status = attn_price(spec->impl, &spec->options, p, last, rank, &cost, err);
+        if (status == ATTN_OK && is_both)
+            status = attn_price(spec->impl, &spec->options, p, ATTN_FORWARD, rank, &forward, err);
         if (status != ATTN_OK)
             return status;
-        add_rank(&x.cost, need);
-        need->copies += !is_stack && asked->spec->impl->ranks != NULL ? x.cost.shard_bytes : 0;
-        need->again_flops += x.again_flops;
-        if (each != NULL)
-            each[rank] = x.cost;
-        if (watch != NULL)
-            watch->tell(watch->arg, rank + 1, need->ranks);
+        attn_need_add(need, &cost, is_both ? &forward : NULL);
+        need->copies += spec->impl->ranks != NULL ? cost.shard_bytes : 0;
+        if (each != NULL && each->cost != NULL)
+            each->cost[rank] = cost;
+        if (each != NULL && each->tell != NULL)
+            each->tell(each->arg, rank + 1, need->ranks);
     }
-    return status;
-}
-
-enum attn_status attn_need_of_case(const struct attn_price_asked *asked, struct attn_need *need,
-                                   struct attn_error *err)
-{
-    struct attn_problem p;
-    struct attn_mask *mask;
-    enum attn_status status = attn_case_open(asked->c, NULL, &p, &mask, err);
-    if (status == ATTN_OK)
-        status = attn_need_of(asked, &p, NULL, NULL, need, err);
-    attn_mask_free(mask);
-    return status;
+    return ATTN_OK;
 }
 
 /* ---- does it fit? ---------------------------------------------------------------------------- */
@@ -241,32 +202,4 @@ enum attn_status attn_longest_of(const struct attn_length_price *price, double m
     *longest = x.fits;
     memcpy(bytes, x.bytes, sizeof x.bytes);
     return status;
-}
-
-/* Of what is asked, in a case of any length. */
-static enum attn_status asked_bytes(void *arg, int64_t length, double *bytes,
-                                    struct attn_error *err)
-{
-    struct attn_price_asked asked = *(const struct attn_price_asked *)arg;
-    struct attn_case so_long = *asked.c;
-    struct attn_need need;
-    so_long.n_query = so_long.n_key = length;
-    asked.c = &so_long;
-    enum attn_status status = attn_need_of_case(&asked, &need, err);
-    if (status == ATTN_OK)
-        *bytes = attn_need_in(&need, asked.memory);
-    return status;
-}
-
-/* A length that ranks do not share evenly may need more than a longer one that they do: multiples
- * come first. */
-enum attn_status attn_need_longest(const struct attn_price_asked *asked, int is_even,
-                                   double patience, int64_t *longest, double bytes[2],
-                                   struct attn_error *err)
-{
-    struct attn_price_asked x = *asked;
-    int ranks = attn_ranks(x.spec->impl, &x.spec->options);
-    const struct attn_length_price price = {asked_bytes, &x, ranks > 1 ? 4 * (int64_t)ranks : 1,
-                                            is_even};
-    return attn_longest_of(&price, x.memory->bytes, patience, longest, bytes, err);
 }

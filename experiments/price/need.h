@@ -1,61 +1,49 @@
-/* The need of a call or a stack of layers, and the question if it fits: into this machine, where
- * all ranks are simulated at once, or into devices of which each holds one rank.  It comes from
- * prices alone: nothing is allocated.  `price`, its --longest, `advise` and the points too big of
- * `measure` ask here.
+/* The need of a call, and the question if it fits: into this machine, where all ranks are simulated
+ * at once, or into devices of which each holds one rank.  It comes from prices alone: nothing is
+ * allocated.
  *
  * Bytes.  Numbers that may exceed 64 bits are doubles.
  */
 #ifndef EXPERIMENTS_PRICE_NEED_H
 #define EXPERIMENTS_PRICE_NEED_H
 
-#include "experiments/price/stack.h"
-#include "tests/harness/inputs/case.h"
+#include "optimized/registry.h"
 
 /* Of one pass, or of both in one process: the tensors of both are there throughout, and each pass
  * has its own buffers beside them.  The first two are enum attn_pass. */
 enum attn_need_pass { ATTN_NEED_FORWARD, ATTN_NEED_BACKWARD, ATTN_NEED_BOTH };
 const char *attn_need_pass_name(enum attn_need_pass pass); /* "fwd", "bwd", "both" */
 
-/* The question that a price answers. */
-struct attn_memory;
-struct attn_price_asked {
-    const struct attn_spec *spec;
-    const struct attn_stack *stack; /* of no layers: one call */
-    const struct attn_case *c;
-    enum attn_need_pass pass; /* in the place of the case's */
-    const struct attn_memory *memory;
-};
-
 struct attn_need {
     int ranks, counted; /* counted: pairs had no closed form */
     const char *lacks;  /* who cannot run in this storage type (attn_cost.lacks); NULL: it runs */
     double flops;       /* of all ranks */
-    double again_flops; /* of them, in forward passes that a stack of layers makes again */
-    double beside;      /* all inputs and outputs; 0 for a stack, whose peak has them */
+    double again_flops; /* of them, in forward passes that are made again */
+    double beside;      /* all inputs and outputs; 0 where the peak has them */
     double copies;      /* of them, the shards of simulated ranks; 0 of one process */
     double peaks;       /* of all ranks together */
     double device;      /* of the rank that needs most: its share of inputs and outputs, its peak */
-    double shard;       /* the largest share of a rank; 0 for a stack */
-    double weights;     /* in the peak of a stack: Wqkv and Wo, and their gradients */
+    double shard;       /* the largest share of a rank; 0 where the peak has it */
+    double weights;     /* in the peak: parameters of the model, and their gradients */
     int64_t peak, saved, sent, messages; /* the largest of a rank; messages of who sends most */
 };
 
-/* tell is called after each rank, since counting pairs is slow; priced: the ranks so far. */
-struct attn_need_watch {
+/* Each rank, as its price is known; members may be NULL.  cost: room for the prices of all ranks.
+ * tell is called after each, since counting pairs is slow; priced: the ranks so far. */
+struct attn_need_each {
+    struct attn_cost *cost;
     void (*tell)(void *arg, int priced, int ranks);
     void *arg;
 };
 
-/* Of an open problem; asked->c and memory are not read.  each: NULL, or room for the prices of all
- * ranks, of a stack for one; not of both passes.  watch: NULL: no reports.  ENOTSUP, EINVAL: as
- * attn_price and attn_stack_price. */
-enum attn_status attn_need_of(const struct attn_price_asked *asked, const struct attn_problem *p,
-                              const struct attn_need_watch *watch, struct attn_cost *each,
-                              struct attn_need *need, struct attn_error *err);
+/* Of one call of a problem; each: NULL: nothing.  ENOTSUP, EINVAL: as attn_price. */
+enum attn_status attn_need_of_call(const struct attn_spec *spec, const struct attn_problem *p,
+                                   enum attn_need_pass pass, const struct attn_need_each *each,
+                                   struct attn_need *need, struct attn_error *err);
 
-/* The same of asked->c.  EINVAL, as attn_case_open too. */
-enum attn_status attn_need_of_case(const struct attn_price_asked *asked, struct attn_need *need,
-                                   struct attn_error *err);
+/* Count the price of one more rank; of both passes, *cost of the backward one becomes that of both
+ * (forward: NULL: one pass alone). */
+void attn_need_add(struct attn_need *need, struct attn_cost *cost, const struct attn_cost *forward);
 
 /* ---- does it fit? ---------------------------------------------------------------------------- */
 
@@ -92,18 +80,12 @@ struct attn_length_price {
     int is_even;  /* no other length is looked at */
 };
 
-/* The largest number of tokens that fits into these bytes, as attn_need_longest below. */
+/* The largest number of tokens that fits into these bytes: it fits, and one more does not.
+ * *bytes[0] is of it, *bytes[1] of one more, infinite where that has no price for 64 bits, or is
+ * refused.  0 when nothing fits.  patience: CPU seconds that one price may take, HUGE_VAL for any.
+ * ENOTSUP when one took longer, or every length is refused. */
 enum attn_status attn_longest_of(const struct attn_length_price *price, double memory,
                                  double patience, int64_t *longest, double bytes[2],
                                  struct attn_error *err);
-
-/* The largest number of tokens, queries and keys alike, of which the case fits there: it fits, and
- * one more does not.  *bytes[0] is of it, *bytes[1] of one more, infinite where that has no price
- * for 64 bits, or is refused.  0 when nothing fits.  is_even: among multiples of 4 tokens a rank.
- * patience: CPU seconds that one price may take, HUGE_VAL for any.  ENOTSUP when one took longer,
- * or the case is refused at every length. */
-enum attn_status attn_need_longest(const struct attn_price_asked *asked, int is_even,
-                                   double patience, int64_t *longest, double bytes[2],
-                                   struct attn_error *err);
 
 #endif

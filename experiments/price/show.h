@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "experiments/price/need.h"
+#include "experiments/price/asked.h"
 
 /* cost: of each of need->ranks.  all: NULL for text, else where one object for each goes. */
 void attn_price_show(const struct attn_price_asked *asked, const struct attn_need *need,

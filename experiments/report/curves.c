@@ -289,8 +289,8 @@ static void say_interval(const struct attn_crossing *crossing, char *text, size_
 static void find_crossing(struct attn_figure_group *group, const struct pair *pair, int of_memory)
 {
     double at = none, height = none;
-    char number[32], sparse[ATTN_LABEL_TEXT], flat[ATTN_LABEL_TEXT],
-        *text = of_memory ? group->finding_of_bytes : group->finding_of_time;
+    const char *flat = attn_group_legend(group, pair->dense[0]);
+    char number[32], *text = of_memory ? group->finding_of_bytes : group->finding_of_time;
     size_t size = sizeof group->finding_of_bytes;
     struct attn_crossing measured;
     int is_below, is_priced_below = 0;
@@ -298,9 +298,8 @@ static void find_crossing(struct attn_figure_group *group, const struct pair *pa
     int found = of_memory ? priced_crossing(pair, &at, &height, &is_priced_below) : is_measured;
     if (found < 0)
         return;
-    attn_group_legend(group, pair->csr[0], sparse);
-    attn_group_legend(group, pair->dense[0], flat);
-    attn_append(text, size, "%s%.40s", text[0] != '\0' ? "; " : "", sparse);
+    attn_append(text, size, "%s%.40s", text[0] != '\0' ? "; " : "",
+                attn_group_legend(group, pair->csr[0]));
     if (found == 0) {
         attn_append(text, size, " never crosses %.40s and takes %s", flat,
                     (of_memory ? is_priced_below : is_below) ? "less" : "more");
@@ -366,7 +365,7 @@ static void judge_once(struct attn_figure_group *group)
         row->judged = row->worst;
         for (int o = 0; o < ATTN_OUTPUTS; o++)
             row->judged = isnan(row->output[o]) ? row->judged : none; /* it tells them apart */
-        row->is_sample = strstr(row->point->verified, "rows") != NULL;
+        row->is_sample = strstr(row->point->judged.verified, "rows") != NULL;
         memcpy(row->judged_output, row->output, sizeof row->output);
         for (int64_t t = s - 1; t >= 0 && group->row[t]->first == row->first; t--)
             if (group->row[t]->point->c.n_query == row->point->c.n_query &&

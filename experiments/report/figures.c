@@ -160,7 +160,7 @@ static struct attn_figure_point *add_row(struct attn_figure *figure, const struc
     struct attn_figure_point *point = attn_figure_add(figure, attn_pass_word(p->c.pass), curve, x);
     point->status = attn_point_status_name(row->status);
     point->note = is_trade                       ? setting != NULL ? setting : row->option
-                  : row->status == ATTN_POINT_OK ? p->verified
+                  : row->status == ATTN_POINT_OK ? p->judged.verified
                                                  : p->message;
     return point;
 }
@@ -265,8 +265,7 @@ static void append_bar(char *names, size_t capacity, int bar, const struct attn_
                        const struct attn_row *row)
 {
     char label[ATTN_LABEL_TEXT];
-    attn_group_legend(group, row, label);
-    attn_clean(label);
+    attn_cleaned(attn_group_legend(group, row), label, sizeof label);
     for (char *c = label; *c != '\0'; c++)
         *c = *c == '|' || *c == '\'' ? '/' : *c;
     attn_append(names, capacity, "%s%s", bar > 0 ? "|" : "", label);

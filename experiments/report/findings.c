@@ -7,11 +7,6 @@
 #include "experiments/report/curves.h"
 #include "experiments/report/page.h"
 
-static void item(struct attn_document *d)
-{
-    fputs("- ", d->out);
-}
-
 /* ---- notes: why the numbers below may be worth less ------------------------------------------ */
 
 static void put_notes(struct attn_document *d, const struct attn_page *page)
@@ -22,12 +17,12 @@ static void put_notes(struct attn_document *d, const struct attn_page *page)
     for (int64_t s = 0; s < page->summary->n; s++)
         single += page->summary->row[s].status == ATTN_POINT_OK && page->summary->row[s].rounds < 2;
     if (cores > 0 && load > 0.5 * (double)cores) {
-        attn_document_put(d, ATTN_BAD, "The machine was loaded");
-        attn_document_put(d, ATTN_WORDS,
-                          ": a load of %.1f on %lld cores when the measurement began. Memory and "
-                          "verdicts do not depend on it; times do.",
-                          load, cores);
-        attn_document_close(d);
+        attn_document_text(d,
+                           "***The machine was loaded***: a load of %.1f on %lld cores when "
+                           "the measurement began. Memory and "
+                           "verdicts do not depend on it; times "
+                           "do.",
+                           load, cores);
     }
     if (single > 0)
         attn_document_text(d,
@@ -53,14 +48,13 @@ static void put_verdict(struct attn_document *d, const struct attn_page *page)
     }
     if (judged == 0)
         return;
-    item(d);
+    fputs("- ", d->out);
     if (wrong > 0)
-        attn_document_put(d, ATTN_BAD, "%lld of %lld measured points are WRONG.", wrong, judged);
+        attn_document_put(d, "***%lld of %lld measured points are WRONG.***", wrong, judged);
     else
-        attn_document_put(d, ATTN_GOOD, "All %lld measured points are right.", judged);
+        attn_document_put(d, "*All %lld measured points are right.*", judged);
     if (worst != NULL)
-        attn_document_put(d, ATTN_WORDS,
-                          " The largest error is %.3g of its bound (%s, %s, %lld tokens).",
+        attn_document_put(d, " The largest error is %.3g of its bound (%s, %s, %lld tokens).",
                           worst->worst, worst->point->spec, attn_pass_word(worst->point->c.pass),
                           (long long)worst->point->c.n_query);
     fputc('\n', d->out);
@@ -87,12 +81,14 @@ static void put_account(struct attn_document *d, const struct attn_page *page)
     }
     if (both == 0)
         return;
-    item(d);
-    attn_document_put(d, equal == both ? ATTN_GOOD : ATTN_BAD,
-                      "Price and ledger are equal to the byte at %lld of %lld points.", equal,
-                      both);
+    fputs("- ", d->out);
+    attn_document_put(d,
+                      equal == both
+                          ? "*Price and ledger are equal to the byte at %lld of %lld points.*"
+                          : "***Price and ledger are equal to the byte at %lld of %lld points.***",
+                      equal, both);
     if (resident > 0)
-        attn_document_put(d, ATTN_WORDS,
+        attn_document_put(d,
                           " At the %lld points of 32 MiB and more the resident set is at most "
                           "%.1f %% above them, and at most %.1f %% below: a page that was never "
                           "written is not resident.",
@@ -116,27 +112,16 @@ static const struct attn_row *longest(const struct attn_figure_group *group,
     return best;
 }
 
-static void put_need(struct attn_document *d, const struct attn_figure_group *group,
-                     const struct attn_row *row)
-{
-    char bytes[32], label[ATTN_LABEL_TEXT];
-    attn_group_legend(group, row, label);
-    attn_document_put(d, ATTN_CODE, "%s", label);
-    fputc(' ', d->out);
-    attn_document_put(d, ATTN_STRONG, "needs %s", attn_cli_bytes(row->priced, bytes));
-}
-
 static void put_reached(struct attn_document *d, const struct attn_figure_group *group,
                         const struct attn_row *row)
 {
-    char number[32], label[ATTN_LABEL_TEXT];
+    char number[32];
     const struct attn_row *last = longest(group, row);
-    attn_group_legend(group, row, label);
-    attn_document_put(d, ATTN_CODE, "%s", label);
+    const char *label = attn_group_legend(group, row);
     if (last == NULL)
-        attn_document_put(d, ATTN_WORDS, " is only priced");
+        attn_document_put(d, "`%s` is only priced", label);
     else
-        attn_document_put(d, ATTN_WORDS, " was measured up to %s",
+        attn_document_put(d, "`%s` was measured up to %s", label,
                           attn_cli_grouped(last->point->c.n_query, number));
 }
 
@@ -151,7 +136,7 @@ static void put_memory(struct attn_document *d, const struct attn_figure_group *
                        enum attn_pass pass)
 {
     const struct attn_row *most = NULL, *least = NULL;
-    char number[32];
+    char number[32], a[32], b[32];
     for (int64_t s = 0; s < group->n; s++) {
         const struct attn_row *row = group->row[s];
         if (row->point->c.pass != pass || row->priced <= 0)
@@ -165,21 +150,19 @@ static void put_memory(struct attn_document *d, const struct attn_figure_group *
     }
     if (most == NULL || most == least)
         return;
-    item(d);
-    attn_document_put(d, ATTN_WORDS, "%s, %s, %s tokens: ", group->special, attn_pass_word(pass),
-                      attn_cli_grouped(most->point->c.n_query, number));
-    put_need(d, group, most);
-    attn_document_put(d, ATTN_WORDS, ", ");
-    put_need(d, group, least);
-    attn_document_put(d, ATTN_WORDS, " beyond inputs and outputs");
+    fputs("- ", d->out);
+    attn_document_put(
+        d, "%s, %s, %s tokens: `%s` **needs %s**, `%s` **needs %s** beyond inputs and outputs",
+        group->special, attn_pass_word(pass), attn_cli_grouped(most->point->c.n_query, number),
+        attn_group_legend(group, most), attn_cli_bytes(most->priced, a),
+        attn_group_legend(group, least), attn_cli_bytes(least->priced, b));
     if (!is_measured(group, most) || !is_measured(group, least)) {
-        attn_document_put(d, ATTN_WORDS, ". ");
+        fputs(". ", d->out);
         put_reached(d, group, most);
-        attn_document_put(d, ATTN_WORDS, ", ");
+        fputs(", ", d->out);
         put_reached(d, group, least);
     }
-    attn_document_put(d, ATTN_WORDS, ".");
-    fputc('\n', d->out);
+    fputs(".\n", d->out);
 }
 
 /* ---- time against L -------------------------------------------------------------------------- */
@@ -209,18 +192,16 @@ static void put_time(struct attn_document *d, const struct attn_figure_group *gr
     if (slow == fast)
         return;
     char a[32], b[32], number[32];
-    item(d);
-    attn_document_put(d, ATTN_WORDS, "%s, %s, %s tokens: ", group->special, attn_pass_word(pass),
-                      attn_cli_grouped(fast->point->c.n_query, number));
-    attn_document_put(d, ATTN_CODE, "%s", fast->label);
-    fputc(' ', d->out);
-    attn_document_put(d, ATTN_STRONG, "takes %s", attn_seconds_text(fast->time.median, a));
-    attn_document_put(d, ATTN_WORDS, ", ");
-    attn_document_put(d, ATTN_CODE, "%s", slow->label);
-    attn_document_put(d, ATTN_WORDS, " %s, %.1f times as long (medians of %d rounds or more).",
-                      attn_seconds_text(slow->time.median, b),
-                      slow->time.median / fast->time.median,
-                      slow->time.n < fast->time.n ? slow->time.n : fast->time.n);
+    fputs("- ", d->out);
+    attn_document_put(
+        d,
+        "%s, %s, %s tokens: `%s` **takes %s**, `%s` %s, %.1f times as long (medians of %d rounds "
+        "or "
+        "more).",
+        group->special, attn_pass_word(pass), attn_cli_grouped(fast->point->c.n_query, number),
+        fast->label, attn_seconds_text(fast->time.median, a), slow->label,
+        attn_seconds_text(slow->time.median, b), slow->time.median / fast->time.median,
+        slow->time.n < fast->time.n ? slow->time.n : fast->time.n);
     fputc('\n', d->out);
 }
 
@@ -245,14 +226,12 @@ static void put_ranks(struct attn_document *d, const struct attn_figure_group *g
     }
     if (one == NULL || least == NULL)
         return;
-    item(d);
-    attn_document_put(d, ATTN_WORDS, "%s, forward, with inputs and outputs: each of %d ranks of ",
-                      group->special, least->point->ranks);
-    attn_document_put(d, ATTN_CODE, "%s", least->label);
-    fputc(' ', d->out);
-    attn_document_put(d, ATTN_STRONG, "holds %s",
-                      attn_cli_bytes(least->priced + least->point->shard_bytes, a));
-    attn_document_put(d, ATTN_WORDS, ", one process %s, at %s tokens.",
+    fputs("- ", d->out);
+    attn_document_put(d,
+                      "%s, forward, with inputs and outputs: each of %d ranks of `%s` **holds "
+                      "%s**, one process %s, at %s tokens.",
+                      group->special, least->point->ranks, least->label,
+                      attn_cli_bytes(least->priced + least->point->shard_bytes, a),
                       attn_cli_bytes(one->priced + one->point->shard_bytes, b),
                       attn_cli_grouped(one->point->c.n_query, number));
     fputc('\n', d->out);
@@ -264,8 +243,8 @@ static void put_words(struct attn_document *d, const struct attn_figure_group *g
     const char *finding = of_memory ? group->finding_of_bytes : group->finding_of_time;
     if (finding[0] == '\0' || group->is_of_one_round[of_memory])
         return;
-    item(d);
-    attn_document_put(d, ATTN_WORDS, "density, %s: %s.", group->special, finding);
+    fputs("- ", d->out);
+    attn_document_put(d, "density, %s: %s.", group->special, finding);
     fputc('\n', d->out);
 }
 

@@ -326,11 +326,10 @@ const char *attn_group_label(const struct attn_figure_group *group, const char *
     return text != NULL ? text : json_string_value(json_object_get(labels, spec));
 }
 
-void attn_group_legend(const struct attn_figure_group *group, const struct attn_row *row,
-                       char text[ATTN_LABEL_TEXT])
+const char *attn_group_legend(const struct attn_figure_group *group, const struct attn_row *row)
 {
     const char *setting = attn_group_label(group, row->label);
-    (void)snprintf(text, ATTN_LABEL_TEXT, "%s", setting != NULL ? setting : row->label);
+    return setting != NULL ? setting : row->label;
 }
 
 int64_t attn_group_curve_end(const struct attn_figure_group *group, int64_t s)

@@ -40,8 +40,7 @@ void attn_groups_free(struct attn_figure_groups *groups);
 const char *attn_group_label(const struct attn_figure_group *group, const char *key);
 
 /* The name of a row's curve in the legend: what the plan calls it, or its label. */
-void attn_group_legend(const struct attn_figure_group *group, const struct attn_row *row,
-                       char text[ATTN_LABEL_TEXT]);
+const char *attn_group_legend(const struct attn_figure_group *group, const struct attn_row *row);
 
 /* Behind the last row of the label and pass of row s, by x. */
 int64_t attn_group_curve_end(const struct attn_figure_group *group, int64_t s);

@@ -76,12 +76,11 @@ static void put_numbers(struct attn_document *d, const struct attn_figure *figur
 static void put_picture(struct attn_document *d, const struct attn_figure *figure)
 {
     fputs("![", d->out);
-    attn_document_put(d, ATTN_WORDS, "%s. %s. %s The numbers are in the table below the figure.",
-                      figure->title, figure->subtitle, figure->finding);
+    attn_document_put(d, "%s. %s. %s The numbers are in the table below the figure.", figure->title,
+                      figure->subtitle, figure->finding);
     (void)fprintf(d->out, "](figures/%s.svg)\n\n", figure->name);
     if (figure->finding[0] != '\0') {
-        attn_document_put(d, ATTN_STRONG, "%s.", figure->finding);
-        fputc(' ', d->out);
+        attn_document_put(d, "**%s.** ", figure->finding);
     }
     fputs(figure->caption, d->out);
     attn_document_close(d);
@@ -201,24 +200,23 @@ static void put_counts(struct attn_document *d, const struct attn_page *page)
         good += page->summary->row[s].status == ATTN_POINT_OK;
         priced += page->summary->row[s].status == ATTN_POINT_PRICED;
     }
-    attn_document_put(d, ATTN_WORDS,
-                      "%s records of %s points: %s measured and right, %s only priced, %s neither.",
-                      attn_cli_grouped(page->records->n, records),
-                      attn_cli_grouped(page->summary->n, points), attn_cli_grouped(good, ok),
-                      attn_cli_grouped(priced, only),
-                      attn_cli_grouped(page->summary->n - good - priced, rest));
+    attn_document_put(
+        d, "%s records of %s points: %s measured and right, %s only priced, %s neither.",
+        attn_cli_grouped(page->records->n, records), attn_cli_grouped(page->summary->n, points),
+        attn_cli_grouped(good, ok), attn_cli_grouped(priced, only),
+        attn_cli_grouped(page->summary->n - good - priced, rest));
 }
 
 static void put_records(struct attn_document *d, const struct attn_page *page)
 {
-    attn_document_put(d, ATTN_CODE, "%s", page->from);
+    attn_document_put(d, "`%s`", page->from);
 }
 
 static void put_date(struct attn_document *d, const struct attn_page *page)
 {
     const char *date = json_string_value(json_object_get(page->records->machine, "date"));
     if (date != NULL)
-        attn_document_put(d, ATTN_WORDS, "Measured %s.", date);
+        attn_document_put(d, "Measured %s.", date);
 }
 
 static const struct attn_page_hole holes[] = {{"counts", put_counts},

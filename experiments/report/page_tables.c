@@ -65,6 +65,33 @@ static void add_verdict(json_t *to, const struct attn_figure_group *group, const
                                     : verdict("good", "right at all %lld", judged, judged));
 }
 
+/* A row's facts by the names of columns: its record, and what its rounds make of it.  less: ledger
+ * less price; grown: resident by the ledger of all ranks, where it is no noise. */
+static json_t *facts_of(const struct attn_row *row)
+{
+    const struct attn_point *p = row->point;
+    char live[1024] = "", number[32];
+    json_t *facts = attn_record_of(p);
+    for (int a = 0; a < p->n_live && a < ATTN_MAX_ACCOUNTS; a++)
+        attn_append(live, sizeof live, "%s%s %s", a > 0 ? ", " : "", p->live_name[a],
+                    attn_cli_bytes(p->live_bytes[a], number));
+    json_t *grown =
+        row->process >= 1 << 20 && row->resident >= 0
+            ? json_sprintf("%+.1f %%", 100 * ((double)row->resident / (double)row->process - 1))
+            : json_null();
+    json_t *folded = json_pack(
+        "{s:s,s:s,s:s,s:o,s:o,s:o,s:o,s:{s:I},s:o,s:o,s:o}", "pass", attn_pass_word(p->c.pass),
+        "status", attn_status_phrase(row->status), "live", live, "priced_bytes", known(row->priced),
+        "ledger_bytes", known(row->ledger), "process_ledger_bytes", known(row->process),
+        "resident_bytes", known(row->resident), "less", row->priced == row->ledger ? "good" : "bad",
+        (json_int_t)(row->ledger - row->priced), "grown", grown, "bytes_sent",
+        known(p->ranks > 1 ? p->bytes_sent : -1), "time",
+        attn_cli_real((row->time.n > 0 ? &row->time : &row->single)->median));
+    json_object_update(facts, folded);
+    json_decref(folded);
+    return facts;
+}
+
 /* ---- summary ------------------------------------------------------------------------------- */
 
 /* Peaks stand at the length that all have in common. */
@@ -117,11 +144,10 @@ static void put_summaries(struct attn_document *d, const struct attn_page *page)
 
 /* ---- tables of groups ------------------------------------------------------------------------ */
 
-/* A table for each group of a kind, folded where figures show the same; row_of: NULL for a row that
- * is not shown. */
+/* A table for each group of a kind, folded where figures show the same, of the rows that it has. */
 static void put_groups(struct attn_document *d, const struct attn_page *page,
                        enum attn_group_kind kind, const struct attn_column *column,
-                       json_t *(*row_of)(const struct attn_figure_group *group, int64_t s))
+                       int (*has)(const struct attn_figure_group *group, int64_t s))
 {
     char title[64];
     for (int g = 0; g < page->groups->n; g++) {
@@ -135,12 +161,10 @@ static void put_groups(struct attn_document *d, const struct attn_page *page,
                                "Its name does not say what varies, so there is no figure: the "
                                "words for it are%s.",
                                attn_group_word_list);
-        json_t *rows = json_array(), *row;
+        json_t *rows = json_array();
         for (int64_t s = 0; s < group->n; s++)
-            if ((row = row_of(group, s)) != NULL) {
-                json_object_set_new(row, "spec", json_string(group->row[s]->point->spec));
-                json_array_append_new(rows, row);
-            }
+            if (has == NULL || has(group, s))
+                json_array_append_new(rows, facts_of(group->row[s]));
         if (kind != ATTN_GROUP_OTHER)
             attn_document_fold(d, 0, "The table: %zu lines", json_array_size(rows));
         attn_document_table(d, column, rows);
@@ -149,26 +173,17 @@ static void put_groups(struct attn_document *d, const struct attn_page *page,
     }
 }
 
-static json_t *other_row(const struct attn_figure_group *group, int64_t s)
-{
-    const struct attn_row *row = group->row[s];
-    return json_pack("{s:s,s:s,s:o,s:o,s:o}", "case", row->point->text, "status",
-                     attn_status_phrase(row->status), "priced", known(row->priced), "ledger",
-                     known(row->ledger), "time",
-                     attn_cli_real((row->time.n > 0 ? &row->time : &row->single)->median));
-}
-
 /* Groups whose name begins with no known word: a table only. */
 static void put_others(struct attn_document *d, const struct attn_page *page)
 {
     static const struct attn_column column[] = {{"spec", "implementation", ATTN_UNIT_CODE},
                                                 {"case", "case", ATTN_UNIT_CODE},
                                                 {"status", "status", ATTN_UNIT_WORDS},
-                                                {"priced", "priced", ATTN_UNIT_BYTES},
-                                                {"ledger", "ledger", ATTN_UNIT_BYTES},
+                                                {"priced_bytes", "priced", ATTN_UNIT_BYTES},
+                                                {"ledger_bytes", "ledger", ATTN_UNIT_BYTES},
                                                 {"time", "time", ATTN_UNIT_SECONDS},
                                                 {.key = NULL}};
-    put_groups(d, page, ATTN_GROUP_OTHER, column, other_row);
+    put_groups(d, page, ATTN_GROUP_OTHER, column, NULL);
 }
 
 /* The good row of the largest length of this row's label and pass?  Lengths increase. */
@@ -184,54 +199,23 @@ static int is_longest(const struct attn_figure_group *group, int64_t s)
     return 1;
 }
 
-static json_t *live_row(const struct attn_figure_group *group, int64_t s)
-{
-    const struct attn_row *row = group->row[s];
-    const struct attn_point *p = row->point;
-    char live[1024] = "", number[32];
-    if (!is_longest(group, s))
-        return NULL;
-    for (int a = 0; a < p->n_live && a < ATTN_MAX_ACCOUNTS; a++)
-        attn_append(live, sizeof live, "%s%s %s", a > 0 ? ", " : "", p->live_name[a],
-                    attn_cli_bytes(p->live_bytes[a], number));
-    const char *same = row->priced == row->ledger ? "good" : "bad";
-    json_t *grown =
-        row->process >= 1 << 20 && row->resident >= 0
-            ? json_sprintf("%+.1f %%", 100 * ((double)row->resident / (double)row->process - 1))
-            : json_null();
-    return json_pack("{s:s,s:I,s:s,s:o,s:o,s:o,s:{s:I},s:o,s:o,s:o}", "pass",
-                     attn_pass_word(p->c.pass), "L", (json_int_t)p->c.n_query, "live", live,
-                     "shard", known(p->shard_bytes), "priced", known(row->priced), "ledger",
-                     known(row->ledger), "less", same, (json_int_t)(row->ledger - row->priced),
-                     "all", known(row->process), "resident", known(row->resident), "grown", grown);
-}
-
 /* Price = ledger = resident set. */
 static void put_live(struct attn_document *d, const struct attn_page *page)
 {
     static const struct attn_column column[] = {
         {"spec", "implementation", ATTN_UNIT_CODE},
         {"pass", "pass", ATTN_UNIT_WORDS},
-        {"L", "L", ATTN_UNIT_GROUPED},
+        {"n_query", "L", ATTN_UNIT_GROUPED},
         {"live", "live at the peak", ATTN_UNIT_WORDS},
-        {"shard", "beyond inputs and outputs of", ATTN_UNIT_GROUPED},
-        {"priced", "priced", ATTN_UNIT_GROUPED},
-        {"ledger", "ledger", ATTN_UNIT_GROUPED},
+        {"shard_bytes", "beyond inputs and outputs of", ATTN_UNIT_GROUPED},
+        {"priced_bytes", "priced", ATTN_UNIT_GROUPED},
+        {"ledger_bytes", "ledger", ATTN_UNIT_GROUPED},
         {"less", "ledger − priced", ATTN_UNIT_GROUPED},
-        {"all", "ledger, all ranks", ATTN_UNIT_GROUPED},
-        {"resident", "resident", ATTN_UNIT_GROUPED},
+        {"process_ledger_bytes", "ledger, all ranks", ATTN_UNIT_GROUPED},
+        {"resident_bytes", "resident", ATTN_UNIT_GROUPED},
         {"grown", "resident ÷ ledger − 1", ATTN_UNIT_REAL},
         {.key = NULL}};
-    put_groups(d, page, ATTN_GROUP_LENGTH, column, live_row);
-}
-
-static json_t *share_row(const struct attn_figure_group *group, int64_t s)
-{
-    const struct attn_point *p = group->row[s]->point;
-    return json_pack("{s:s,s:i,s:o,s:o,s:o,s:o}", "pass", attn_pass_word(p->c.pass), "ranks",
-                     p->ranks, "peak", known(group->row[s]->priced), "shard", known(p->shard_bytes),
-                     "total", known(p->total_bytes), "sent",
-                     known(p->ranks > 1 ? p->bytes_sent : -1));
+    put_groups(d, page, ATTN_GROUP_LENGTH, column, is_longest);
 }
 
 /* The memory of a rank. */
@@ -241,12 +225,12 @@ static void put_shares(struct attn_document *d, const struct attn_page *page)
         {"spec", "implementation", ATTN_UNIT_CODE},
         {"pass", "pass", ATTN_UNIT_WORDS},
         {"ranks", "ranks R", ATTN_UNIT_GROUPED},
-        {"peak", "peak", ATTN_UNIT_BYTES},
-        {"shard", "its inputs and outputs", ATTN_UNIT_BYTES},
-        {"total", "together", ATTN_UNIT_BYTES},
-        {"sent", "sends", ATTN_UNIT_BYTES},
+        {"priced_bytes", "peak", ATTN_UNIT_BYTES},
+        {"shard_bytes", "its inputs and outputs", ATTN_UNIT_BYTES},
+        {"total_bytes", "together", ATTN_UNIT_BYTES},
+        {"bytes_sent", "sends", ATTN_UNIT_BYTES},
         {.key = NULL}};
-    put_groups(d, page, ATTN_GROUP_RANKS, column, share_row);
+    put_groups(d, page, ATTN_GROUP_RANKS, column, NULL);
 }
 
 /* ---- external implementations ---------------------------------------------------------------- */
@@ -304,22 +288,22 @@ static int64_t largest_mask(const struct attn_page *page, const char *spec)
 
 static void put_external(struct attn_document *d, const struct attn_page *page)
 {
-    static const struct attn_column column[] = {{"name", "name", ATTN_UNIT_CODE},
-                                                {"what", "what", ATTN_UNIT_WORDS},
-                                                {"from", "from", ATTN_UNIT_CODE},
-                                                {"digest", "digest", ATTN_UNIT_CODE},
-                                                {"time", "time", ATTN_UNIT_WORDS},
-                                                {"mask", "mask, as given", ATTN_UNIT_BYTES},
+    static const struct attn_column column[] = {{"spec", "name", ATTN_UNIT_CODE},
+                                                {"route", "what", ATTN_UNIT_WORDS},
+                                                {"source", "from", ATTN_UNIT_CODE},
+                                                {"source_digest", "digest", ATTN_UNIT_CODE},
+                                                {"clocks", "time", ATTN_UNIT_WORDS},
+                                                {"mask_bytes", "mask, as given", ATTN_UNIT_BYTES},
                                                 {.key = NULL}};
     json_t *rows = json_array();
     for (int64_t s = 0; s < page->summary->n; s++) {
-        const struct attn_point *p = page->summary->row[s].point;
-        if (is_new(page, s))
-            json_array_append_new(rows,
-                                  json_pack("{s:s,s:s,s:s,s:s,s:o,s:o}", "name", p->spec, "what",
-                                            p->route, "from", p->source, "digest", p->source_digest,
-                                            "time", clocks_of(page, p->spec), "mask",
-                                            known(largest_mask(page, p->spec))));
+        const char *spec = page->summary->row[s].point->spec;
+        if (!is_new(page, s))
+            continue;
+        json_t *row = facts_of(&page->summary->row[s]);
+        json_object_set_new(row, "clocks", clocks_of(page, spec));
+        json_object_set_new(row, "mask_bytes", known(largest_mask(page, spec)));
+        json_array_append_new(rows, row);
     }
     attn_document_table(d, column, rows);
 }
@@ -420,13 +404,12 @@ static void put_not_run(struct attn_document *d, const struct attn_page *page)
         const struct attn_point *p = row->point;
         if (row->status == ATTN_POINT_OK || row->status == ATTN_POINT_PRICED)
             continue;
-        json_t *why = json_sprintf("%s%s%s", attn_status_phrase(row->status),
+        json_t *facts = facts_of(row),
+               *why = json_sprintf("%s%s%s", attn_status_phrase(row->status),
                                    p->message[0] != '\0' ? ": " : "", p->message);
-        json_array_append_new(
-            of[row->status == ATTN_POINT_DROPPED],
-            json_pack("{s:s,s:s,s:s,s:o}", "group", p->group, "spec", p->spec, "case", p->text,
-                      "why",
-                      row->status == ATTN_POINT_WRONG ? json_pack("{s:o}", "bad", why) : why));
+        json_object_set_new(facts, "why",
+                            row->status == ATTN_POINT_WRONG ? json_pack("{s:o}", "bad", why) : why);
+        json_array_append_new(of[row->status == ATTN_POINT_DROPPED], facts);
     }
     if (json_array_size(of[0]) + json_array_size(of[1]) == 0)
         attn_document_text(

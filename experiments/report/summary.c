@@ -82,11 +82,11 @@ static double larger(double a, double b)
 /* A ratio that is no number failed in the worst way; JSON has null for it. */
 static void fold_errors(struct attn_row *row, const struct attn_point *p)
 {
-    int is_lost = isnan(p->worst) && p->status == ATTN_POINT_WRONG;
-    row->worst = larger(row->worst, is_lost ? (double)INFINITY : p->worst);
+    int is_lost = isnan(p->judged.worst) && p->status == ATTN_POINT_WRONG;
+    row->worst = larger(row->worst, is_lost ? (double)INFINITY : p->judged.worst);
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
-        row->output[o] = larger(row->output[o], p->output_worst[o]);
-        row->error[o] = larger(row->error[o], p->output_error[o]);
+        row->output[o] = larger(row->output[o], p->judged.output[o]);
+        row->error[o] = larger(row->error[o], p->judged.error[o]);
     }
 }
 

@@ -8,33 +8,51 @@
 #include "experiments/cli/cli.h"
 #include "tests/harness/base/fileio.h"
 
-/* 0: it is no word. */
-static int put(struct attn_document *d, enum attn_style style, const char *format, va_list args)
+enum { CODE = 4 }; /* a style; the others are as many asterisks */
+
+/* A format with a control character for each mark of a style. */
+static void mark_styles(const char *format, char *to, size_t size)
 {
-    static const char *const mark[] = {
-        [ATTN_WORDS] = "", [ATTN_STRONG] = "**", [ATTN_GOOD] = "*", [ATTN_BAD] = "***"};
-    char text[2600];
-    vsnprintf(text, sizeof text, format, args);
-    for (char *at = text; (at = strpbrk(at, "\n\t")) != NULL;)
-        *at = ' ';
-    attn_clean(text);
-    if (text[0] == '\0')
-        return 0;
-    if (style == ATTN_CODE) {
-        attn_md_code(d->out, text, 0);
-        return 1;
+    size_t n = 0;
+    for (size_t run; *format != '\0' && n + 1 < size; format += run) {
+        run = strspn(format, "*");
+        to[n++] = (char)(run > 0 ? (int)run : *format == '`' ? CODE : *format);
+        run += run == 0;
     }
-    fputs(mark[style], d->out);
-    attn_md_words(d->out, text);
-    fputs(mark[style], d->out);
-    return 1;
+    to[n] = '\0';
 }
 
-void attn_document_put(struct attn_document *d, enum attn_style style, const char *format, ...)
+/* 0: it is no word. */
+static int put(struct attn_document *d, const char *format, va_list args)
+{
+    char marked[1200], text[2600], next;
+    int style = 0;
+    mark_styles(format, marked, sizeof marked);
+    vsnprintf(text, sizeof text, marked, args);
+    for (char *at = text; (at = strpbrk(at, "\n\t")) != NULL;)
+        *at = ' ';
+    for (char *part = text; *part != '\0'; style = style == next ? 0 : next) {
+        const size_t n = strcspn(part, "\1\2\3\4");
+        const int asterisks = style < CODE ? style : 0;
+        next = part[n];
+        part[n] = '\0';
+        attn_clean(part);
+        fprintf(d->out, "%.*s", n > 0 ? asterisks : 0, "***");
+        if (style < CODE)
+            attn_md_words(d->out, part);
+        else if (n > 0)
+            attn_md_code(d->out, part, 0);
+        fprintf(d->out, "%.*s", n > 0 ? asterisks : 0, "***");
+        part += n + (next != '\0');
+    }
+    return text[0] != '\0';
+}
+
+void attn_document_put(struct attn_document *d, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    put(d, style, format, args);
+    put(d, format, args);
     va_end(args);
 }
 
@@ -47,7 +65,7 @@ void attn_document_begin(struct attn_document *d, FILE *out, const char *title)
 void attn_document_heading(struct attn_document *d, int level, const char *text)
 {
     fprintf(d->out, "%.*s ", level, "####");
-    attn_document_put(d, ATTN_WORDS, "%s", text);
+    attn_document_put(d, "%s", text);
     fputs("\n\n", d->out);
 }
 
@@ -60,7 +78,7 @@ void attn_document_text(struct attn_document *d, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    if (put(d, ATTN_WORDS, format, args))
+    if (put(d, format, args))
         attn_document_close(d);
     va_end(args);
 }

@@ -2,8 +2,9 @@
  * page of HTML, by the command cmark-gfm, the frame plots/page.html and the style sheet
  * plots/page.css.
  *
- * WORDS are ours; CODE is what another program, file or command line says, and comes out as it is:
- * markup in it is text, control characters and what is no UTF-8 are '?'.
+ * A text is a format, which is Markdown of ours with parts in a style: **strong**, *good* (what
+ * passed), ***bad***, `code`.  An argument is words, or in `%s` what another program, file or command
+ * line says: markup in it is text, control characters and what is no UTF-8 are '?'.
  * Errors of writing are left to the caller: ferror(), fclose(). */
 #ifndef EXPERIMENTS_TABLE_DOCUMENT_H
 #define EXPERIMENTS_TABLE_DOCUMENT_H
@@ -14,23 +15,15 @@
 struct attn_document {
     FILE *out;
 };
-enum attn_style {
-    ATTN_WORDS,
-    ATTN_STRONG, /* words */
-    ATTN_GOOD,   /* words: what passed */
-    ATTN_BAD,
-    ATTN_CODE
-};
-
 void attn_document_begin(struct attn_document *d, FILE *out, const char *title);
 void attn_document_heading(struct attn_document *d, int level, const char *text);
 
 /* Text inside a paragraph or a list. */
-void attn_document_put(struct attn_document *d, enum attn_style style, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+void attn_document_put(struct attn_document *d, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 void attn_document_close(struct attn_document *d); /* what was put is a paragraph */
 
-/* A whole paragraph of words; of "" nothing. */
+/* A whole paragraph; of "" nothing. */
 void attn_document_text(struct attn_document *d, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -1,4 +1,4 @@
-/* Vectors of REAL, for whatever instruction set the including file is compiled for.
+/* Vectors of REAL, for the instruction set that the including file is compiled for.
  *
  * Everything here is GNU C vector arithmetic, so that one text serves every instruction set; only
  * fused multiply-add and maximum are named by the instruction set itself.  The including file
@@ -39,7 +39,7 @@ static inline VEC FN(all)(REAL x) /* x in every lane */
     return x - zero; /* x - 0 is x, -0 and NaN included: the compiler makes it a broadcast */
 }
 
-/* yes where a lane of mask is all ones, no where it is zero. */
+/* Lane by lane: `yes` where mask is all ones, `no` where it is zero. */
 static inline VEC FN(choose)(IVEC mask, VEC yes, VEC no)
 {
     return (VEC)(((IVEC)yes & mask) | ((IVEC)no & ~mask));
@@ -55,6 +55,7 @@ static inline IVEC FN(lanes_of)(unsigned bits)
     return (lane & (INT)bits) != 0;
 }
 
+/* 1 if a bit is set in any lane. */
 static inline int FN(any)(IVEC mask)
 {
     uint64_t word[VEC_BYTES / 8], all = 0;
@@ -64,7 +65,7 @@ static inline int FN(any)(IVEC mask)
     return all != 0;
 }
 
-/* n, as whole vectors. */
+/* n, rounded up to a multiple of LANES. */
 static inline int64_t FN(round_up)(int64_t n)
 {
     return (n + LANES - 1) / LANES * LANES;

@@ -4,8 +4,8 @@
 
 #include "ref/mask/mask_internal.h"
 
-/* One coordinate of a token on a grid is token / stride % extent.  Key coordinate y is visible from
- * query coordinate x when least <= y - x <= most and step divides y - x. */
+/* One axis of a grid.  The coordinate of a token on it is token / stride % extent.  The axis lets
+ * query coordinate x see key coordinate y if least <= y - x <= most and step divides y - x. */
 struct mask_axis {
     int64_t extent, stride;
     int64_t least, most, step;
@@ -13,10 +13,10 @@ struct mask_axis {
 enum { MASK_AXES = 3 };
 
 struct mask_grid {
-    struct mask_axis axis[MASK_AXES]; /* outermost first, the last of stride 1; all must see */
+    struct mask_axis axis[MASK_AXES]; /* outermost first, the last of stride 1; all must let see */
     int n_axes;
-    int norm;       /* with two axes: 1 or 2 = their distances together are below ... */
-    int64_t radius; /* ... radius, in that norm; 0 = no such rule                     */
+    int norm;       /* of two axes: 1 the sum of both distances, 2 Euclid's; 0: not asked */
+    int64_t radius; /* the distance in this norm is below it; 0: the axes alone decide    */
 };
 
 /* Make the node a grid. */

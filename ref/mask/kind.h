@@ -96,7 +96,7 @@ struct mask_kind {
 
     /* Closed forms, each of which may decline (0).  Visible just where *least <= j - i <= *most. */
     int (*band)(const struct mask_view *v, int64_t *least, int64_t *most);
-    /* Query i lies in this cell; k1 may lie beyond the last key. */
+    /* Query i lies in this cell; q1, k0 and k1 may lie beyond the last query and key. */
     int (*cell)(const struct mask_view *v, int64_t i, struct mask_cell *cell);
     /* Where there is no cell: row i is this one run, within the keys. */
     int (*span)(const struct mask_view *v, int64_t i, int64_t *lo, int64_t *hi);

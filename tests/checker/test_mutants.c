@@ -1,8 +1,7 @@
-/* Every planted bug is killed by the numbers of a case that names it; equivalent ones survive.  And
- * it is told what it looks like: the first diagnosis names the right family for nine of ten, but
- * only for half of those that were planted inside the kernels, whose mistakes are of tiles and
- * lanes.  Most of the list of mistakes was written with most of the other mutants in view:
- * docs/external.md says what it did on those that it had not seen. */
+/* Mutants: each planted bug is killed by the numbers of a case that names it, and equivalent
+ * mutants survive.  The first diagnosis of a mutant must name its family: for nine of ten mutants
+ * outside the kernels it does, and for three of four inside, where mistakes are of tiles and lanes.
+ * The list of mistakes was written with most mutants outside the kernels in view. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +12,13 @@
 #include "tests/mutants/mutants.h"
 #include "tests/suites.h"
 
-enum { LEAST = 110 };
+enum { LEAST = 110 }; /* mutants: those that numbers must kill, and those that are diagnosed */
 
 static struct mutant *list;
 static int n_mutants, n_equivalent;
 
-/* Diagnosed, and that rightly; [1]: of mutants in the kernels.  Shared with the children in which
- * tests run. */
+/* Mutants that were diagnosed, and those of them whose family was named; [0]: outside the kernels,
+ * [1]: inside.  Tests run in children of this process, which share it. */
 struct named {
     int asked[2], right[2];
 };
@@ -37,7 +36,8 @@ static int mutants(void)
 
 SUITE(mutants, .prepare = share_named);
 
-/* Of all it is four fifths; what memory held decides two or three that leave it uncleared. */
+/* Shares that must be named: outside the kernels, and of all.  Two or three mutants leave memory
+ * uncleared, and its old content decides their diagnosis. */
 static const double least_share = 0.87, least_share_of_all = 0.79;
 
 /* Planted in a kernel, or in what deals out work to one. */
@@ -73,8 +73,8 @@ static void expect_survival(const struct mutant *m, const struct fate *fate)
     ck_assert_int_ge(fate->cases, attn_battery_count(ATTN_TIER_QUICK) / (everything() ? 1 : 4));
 }
 
-/* The case that kills it by its numbers is diagnosed at once; a large one with ATTN_FULL and by
- * `make names`. */
+/* The case that kills it by its numbers is diagnosed at once.  A large case is diagnosed only with
+ * ATTN_FULL and by `make names`. */
 TEST_EACH(planted_bug_is_killed, mutants() - n_equivalent)
 {
     const struct mutant *m = &list[_i];
@@ -90,8 +90,8 @@ TEST_EACH(planted_bug_is_killed, mutants() - n_equivalent)
     named->right[is_of_kernels(m)] += fate.n > 0 && family_is_named(family, fate.text[0]);
 }
 
-/* Cases of one type are enough, but where mutants.def says that it lives: of bf16 or f16 by turns,
- * and when everything is asked of each of three. */
+/* The number of types in which one_type_kills_it asks each mutant: bf16 or f16, by turns; with
+ * ATTN_FULL f32, too.  A mutant dies in a type, unless mutants.def says that it lives there. */
 static int turns(void)
 {
     return everything() ? 3 : 1;
@@ -116,7 +116,8 @@ TEST_EACH(one_type_kills_it, turns() * mutants())
                   fate.killer != NULL ? fate.killer->name : "no case kills it");
 }
 
-/* The page counts those that die as mutants.def does; `make docs` makes it again. */
+/* docs/mutants.md has the number of mutants that die in each type; it must be that of mutants.def.
+ * `make docs` writes the page. */
 TEST(page_is_of_this_list)
 {
     char row[64], *page = scratch_read("docs/mutants.md");

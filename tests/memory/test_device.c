@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "experiments/price/cache.h"
-#include "experiments/price/need.h"
+#include "experiments/price/asked.h"
 #include "optimized/registry.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/suites.h"

@@ -65,7 +65,7 @@ static double priced_here(const struct attn_spec *spec, const char *text, enum a
     ck_assert_int_eq(attn_preflight_open(&c, &problem, &point, &bytes, NULL), ATTN_OK);
     const struct attn_price_asked asked = {
         spec, &one_call, &c, pass == ATTN_BACKWARD ? ATTN_NEED_BOTH : ATTN_NEED_FORWARD, NULL};
-    ck_assert_int_eq(attn_need_of(&asked, &problem, NULL, NULL, &need, NULL), ATTN_OK);
+    ck_assert_int_eq(attn_need_of(&asked, &problem, NULL, &need, NULL), ATTN_OK);
     attn_preflight_close(&problem);
     return attn_need_in(&need, &(struct attn_memory){0}) - need.beside;
 }

@@ -51,9 +51,9 @@ static void sample(struct attn_point *p)
     p->live_bytes[0] = 1 << 30;
     strcpy(p->live_name[1], "kv.next");
     p->live_bytes[1] = 7;
-    p->worst = (double)NAN;
-    strcpy(p->verdict, "PASS");
-    strcpy(p->digest, "00ff00ff00ff00ff");
+    p->judged.worst = (double)NAN;
+    strcpy(p->judged.verdict, "PASS");
+    strcpy(p->judged.digest, "00ff00ff00ff00ff");
 }
 
 static void write_one(const struct attn_point *p)
@@ -108,18 +108,18 @@ TEST(round_trip)
     ck_assert_int_eq(got->n_live, 2);
     ck_assert_str_eq(got->live_name[1], "kv.next");
     ck_assert_int_eq(got->live_bytes[0], 1 << 30);
-    ck_assert(isnan(got->worst) && isnan(got->warm_cpu_max_s));
+    ck_assert(isnan(got->judged.worst) && isnan(got->warm_cpu_max_s));
     ck_assert_int_eq(got->c.pass, ATTN_BACKWARD);
     ck_assert_int_eq(got->c.d_value, 32);
-    ck_assert_str_eq(got->digest, p.digest);
+    ck_assert_str_eq(got->judged.digest, p.judged.digest);
     for (int status = 0; status <= ATTN_POINT_ERROR; status++) {
         p.status = (enum attn_point_status)status;
         ck_assert_int_eq(back(&p)->status, status);
     }
-    p.worst = (double)INFINITY; /* JSON has neither: both are unknown */
+    p.judged.worst = (double)INFINITY; /* JSON has neither: both are unknown */
     p.first_s = -(double)INFINITY;
     got = back(&p);
-    ck_assert(isnan(got->worst) && isnan(got->first_s));
+    ck_assert(isnan(got->judged.worst) && isnan(got->first_s));
 }
 
 TEST(awkward_text)

@@ -28,7 +28,7 @@ TEST(rounds_are_folded)
         p->warm_s[0] = 9; /* of each round the median counts: 1, 2, 3 */
         p->warm_s[1] = 1 + round;
         p->warm_s[2] = 0.5;
-        p->worst = p->output_worst[ATTN_LSE] = 0.1 * (round + 1);
+        p->judged.worst = p->judged.output[ATTN_LSE] = 0.1 * (round + 1);
         p->resident_bytes = INT64_MAX; /* a median of doubles, which is no int64_t */
     }
     fixture_fold(NULL);
@@ -52,7 +52,7 @@ TEST(a_wrong_round_has_no_time)
     fixture_add("length-x", "dense", text, 0);
     struct attn_point *p = fixture_add("length-x", "dense", text, 1);
     p->status = ATTN_POINT_WRONG;
-    p->worst = (double)NAN;
+    p->judged.worst = (double)NAN;
     fixture_fold(NULL);
     ck_assert_int_eq(fixture_summary.n, 1);
     ck_assert_int_eq(fixture_summary.row[0].status, ATTN_POINT_WRONG);
@@ -386,7 +386,7 @@ TEST(errors_against_ranks)
             result.output[ATTN_DV] = (struct attn_agreement){.n = 1, .error = 3, .size = 32};
         }
         attn_point_keep_verdict(p, &result);
-        ck_assert(isnan(p->output_error[ATTN_DQ]) && isnan(p->output_error[ATTN_DBIAS]));
+        ck_assert(isnan(p->judged.error[ATTN_DQ]) && isnan(p->judged.error[ATTN_DBIAS]));
     }
     fixture_fold(NULL);
     const struct attn_figure *figure = fixture_draw("rank-error", 0);
@@ -606,7 +606,7 @@ TEST(hostile_records)
         strcpy(p->impl, "<script>");
         strcpy(p->family, "de\nnse");
         strcpy(p->message, "</table><script>alert(1)</script>");
-        strcpy(p->verified, "<script>");
+        strcpy(p->judged.verified, "<script>");
         p->n_live = 1;
         strcpy(p->live_name[0], "<script>'");
         p->live_bytes[0] = 1;
@@ -625,7 +625,7 @@ TEST(a_wrong_point_is_told)
 {
     fixture_add_curves();
     fixture_points[3].status = ATTN_POINT_WRONG;
-    fixture_points[3].worst = fixture_points[3].output_worst[ATTN_O] = 17;
+    fixture_points[3].judged.worst = fixture_points[3].judged.output[ATTN_O] = 17;
     /* Paper has what is open: its diagnosis is. */
     fixture_expect_page(
         1, WORDS("WRONG at 1 of 4", "measured points are WRONG", "<details open>", "@media print"));

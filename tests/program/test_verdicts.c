@@ -31,7 +31,7 @@ static struct attn_verdict_entry *file(struct attn_verdict_list *list, const cha
         nasty,
         "check 'dense' --case 'q3k4d5:causal(br)|prefix(2):f32:normal:s1'",
         NULL};
-    return attn_verdicts_add(list, &subject, r, 0.25);
+    return attn_verdicts_add(list, &subject, &(struct attn_answer){.result = *r, .seconds = 0.25});
 }
 
 static struct attn_verdict_entry *add(struct attn_verdict_list *list, const char *name,
@@ -321,7 +321,7 @@ static void refused_by_it(struct printed *printed)
         const struct attn_subject subject = {ATTN_CHECK_CASE, "", text[n], "", "", "", NULL};
         struct attn_result r;
         attn_result_refuse(&r, n < 2 ? text[n] : "not claimed: <f16>");
-        attn_verdicts_add(list, &subject, &r, 0);
+        attn_verdicts_add(list, &subject, &(struct attn_answer){.result = r});
     }
     end(printed, list);
 }

@@ -304,17 +304,6 @@ static enum attn_status run(struct attn_point_work *work, struct attn_error *err
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* A verdict of an earlier round is that of the same bits, and of nothing else. */
-static void set_aside(struct attn_point_work *work)
-{
-    struct attn_point *p = work->point;
-    memcpy(work->earlier_digest, p->digest, sizeof work->earlier_digest);
-    memcpy(work->earlier_verdict, p->verdict, sizeof work->earlier_verdict);
-    memcpy(work->earlier_output, p->worst_output, sizeof work->earlier_output);
-    work->earlier_worst = p->worst;
-    attn_point_unverified(p);
-}
-
 /* Refused memory is an end of its own where a call took it. */
 static void fail(struct attn_point_work *work, const struct attn_error *err)
 {
@@ -338,7 +327,8 @@ void attn_point_measure_spec(const struct attn_point_how *how, const struct attn
     work->how = how;
     work->x = (struct attn_external){.route = &attn_own_route, .spec = *spec};
     work->point = p;
-    set_aside(work);
+    work->earlier = p->judged; /* the verdict of the same bits, and of nothing else */
+    attn_point_unverified(p);
     attn_ledger_init(&work->ledger, NULL);
     work->ledger.keeps = how->peak;
     enum attn_status status = find_subject(work, &err);

@@ -158,7 +158,7 @@ static enum attn_status read_results(struct attn_point_work *work, const char *f
     enum attn_status status = attn_exec_read(folder, work->claims, &work->setup, err);
     if (status == ATTN_OK || status == ATTN_ENOMEM || status == ATTN_ENOTSUP)
         return status;
-    strcpy(work->point->verdict, attn_verdict_name(ATTN_FAILED));
+    strcpy(work->point->judged.verdict, attn_verdict_name(ATTN_FAILED));
     return told(work, ATTN_POINT_WRONG, err->text);
 }
 

@@ -73,12 +73,10 @@ static void judge(struct attn_point_work *work)
 static int same_bits(const struct attn_point_work *work)
 {
     struct attn_point *p = work->point;
-    if (work->earlier_verdict[0] == '\0' || strcmp(work->earlier_digest, p->digest) != 0)
+    if (work->earlier.verdict[0] == '\0' || strcmp(work->earlier.digest, p->judged.digest) != 0)
         return 0;
-    memcpy(p->verdict, work->earlier_verdict, sizeof p->verdict);
-    memcpy(p->worst_output, work->earlier_output, sizeof p->worst_output);
-    strcpy(p->verified, "same bits as round 0");
-    p->worst = work->earlier_worst;
+    p->judged = work->earlier;
+    strcpy(p->judged.verified, "same bits as round 0");
     p->status = ATTN_POINT_OK;
     return 1;
 }
@@ -92,7 +90,7 @@ void attn_point_verify(struct attn_point_work *work)
     const struct attn_runner *runner = work->x.spec.options.runner;
     uint64_t digest = runner != NULL ? attn_point_rank_digest(work)
                                      : attn_setup_digest(&work->setup, NULL, p->c.pass);
-    snprintf(p->digest, sizeof p->digest, "%016" PRIx64, digest);
+    snprintf(p->judged.digest, sizeof p->judged.digest, "%016" PRIx64, digest);
     const char *damage = work->x.plugin != NULL ? work->x.plugin->notes.integrity : "";
     snprintf(p->message, sizeof p->message, "%s", damage);
     int intact = *damage == '\0' && is_intact(&work->setup, p);
@@ -100,12 +98,12 @@ void attn_point_verify(struct attn_point_work *work)
         intact = attn_point_all_intact(work, intact);
     if (!intact) {
         p->status = ATTN_POINT_WRONG;
-        strcpy(p->verdict, attn_verdict_name(ATTN_FAILED));
+        strcpy(p->judged.verdict, attn_verdict_name(ATTN_FAILED));
     } else if (work->how->unverified)
         p->status = ATTN_POINT_OK;
     else if (!same_bits(work) && runner != NULL)
         attn_point_judge_ranks(work);
-    else if (p->verdict[0] == '\0')
+    else if (p->judged.verdict[0] == '\0')
         judge(work);
     p->verify_s = attn_seconds(CLOCK_MONOTONIC) - start;
     if (p->status != ATTN_POINT_OK)

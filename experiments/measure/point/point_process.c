@@ -108,9 +108,9 @@ static const char *contradiction(const struct attn_point *p, const struct attn_p
     if (p->status != ATTN_POINT_OK)
         return NULL;
     int untimed = strcmp(p->time_source, "command") == 0 && isnan(p->first_s) && p->n_warm == 0;
-    if (untimed && p->verdict[0] != '\0' && p->digest[0] != '\0')
+    if (untimed && p->judged.verdict[0] != '\0' && p->judged.digest[0] != '\0')
         return NULL; /* a command whose time is less than the noise of its start */
-    if (!(p->first_s > 0) || p->verdict[0] == '\0' || p->digest[0] == '\0')
+    if (!(p->first_s > 0) || p->judged.verdict[0] == '\0' || p->judged.digest[0] == '\0')
         return "a good point without a time, a verdict or a digest";
     for (int t = 0; t < p->n_warm; t++)
         if (!(p->warm_s[t] > 0))

@@ -14,18 +14,18 @@ void attn_point_fail(struct attn_point *p, const struct attn_error *err)
 
 void attn_point_keep_verdict(struct attn_point *p, const struct attn_result *result)
 {
-    snprintf(p->verdict, sizeof p->verdict, "%s", attn_verdict_name(result->verdict));
+    snprintf(p->judged.verdict, sizeof p->judged.verdict, "%s", attn_verdict_name(result->verdict));
     snprintf(p->message, sizeof p->message, "%s", result->text);
-    p->worst = result->worst;
+    p->judged.worst = result->worst;
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
         const struct attn_agreement *a = &result->output[o];
         if (a->n == 0)
             continue;
-        p->output_worst[o] = a->ratio;
+        p->judged.output[o] = a->ratio;
         if (a->size > 0)
-            p->output_error[o] = a->error / a->size;
+            p->judged.error[o] = a->error / a->size;
         if (!(a->ratio < result->worst))
-            snprintf(p->worst_output, sizeof p->worst_output, "%s",
+            snprintf(p->judged.worst_output, sizeof p->judged.worst_output, "%s",
                      attn_output_name((enum attn_output)o));
     }
     if (result->verdict == ATTN_PASS || result->verdict == ATTN_WEAK)
@@ -40,13 +40,14 @@ struct attn_sample attn_point_sample(struct attn_point *p, int64_t verify_all,
                                      int64_t row[ATTN_SAMPLE_MOST], int64_t key[ATTN_SAMPLE_MOST])
 {
     struct attn_sample sample = {-1, -1, row, key};
-    strcpy(p->verified, "all");
+    strcpy(p->judged.verified, "all");
     if (p->c.n_query <= verify_all && p->c.n_key <= verify_all)
         return sample;
     sample.n_rows = attn_sample_choose(p->c.n_query, ATTN_SAMPLE_MOST, p->c.seed, 1001, row);
     sample.n_keys = attn_sample_choose(p->c.n_key, ATTN_SAMPLE_MOST, p->c.seed, 1002, key);
-    int n = snprintf(p->verified, sizeof p->verified, "%d rows", (int)sample.n_rows);
+    int n = snprintf(p->judged.verified, sizeof p->judged.verified, "%d rows", (int)sample.n_rows);
     if (p->c.pass == ATTN_BACKWARD)
-        snprintf(p->verified + n, sizeof p->verified - (size_t)n, ", %d keys", (int)sample.n_keys);
+        snprintf(p->judged.verified + n, sizeof p->judged.verified - (size_t)n, ", %d keys",
+                 (int)sample.n_keys);
     return sample;
 }

@@ -33,9 +33,7 @@ struct attn_point_work {
     const struct attn_claims *claims; /* of what is not ours; NULL: ours                    */
     int is_told;                      /* a command failed, and the point says so already */
     int64_t highest;                  /* VmHWM before the mark of the calls was set      */
-    char earlier_digest[24], earlier_verdict[16],
-        earlier_output[8]; /* of an earlier round, or "" */
-    double earlier_worst;
+    struct attn_judged earlier;       /* of an earlier round, or unknown */
 };
 
 /* attn_point_measure of a spec that no text has; impl NULL: of that which the point has. */

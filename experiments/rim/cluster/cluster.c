@@ -231,7 +231,7 @@ static enum attn_status try_row(const struct attn_price_asked *asked,
                                 const struct attn_cluster_file *file, const struct attn_problem *p,
                                 struct row *row, struct attn_error *err)
 {
-    enum attn_status status = attn_need_of(asked, p, NULL, NULL, &row->need, err);
+    enum attn_status status = attn_need_of(asked, p, NULL, &row->need, err);
     return status != ATTN_OK
                ? status
                : attn_cluster_replay(&row->spec, p, asked->pass, &file->cluster, &row->replay, err);

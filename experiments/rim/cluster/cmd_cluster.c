@@ -14,12 +14,12 @@ struct request {
     const char *counts, *params;
     int pass, json; /* pass: enum attn_need_pass */
 };
-#define PLACE(member) offsetof(struct request, member)
+#define MEMBER(member) offsetof(struct request, member)
 
 static const struct attn_flag_use flags[] = {
-    ATTN_PLAN_SHAPE_FLAGS(PLACE(shapes)),    ATTN_TAKES(PASS, PLACE(pass), "fwd"),
-    ATTN_TAKES(RANKS, PLACE(counts)),        ATTN_TAKES(PARAMS, PLACE(params)),
-    ATTN_TAKES(FORMAT, PLACE(json), "text"), {.flag = ATTN_FLAG_END}};
+    ATTN_PLAN_SHAPE_FLAGS(MEMBER(shapes)),    ATTN_TAKES(PASS, MEMBER(pass), "fwd"),
+    ATTN_TAKES(RANKS, MEMBER(counts)),        ATTN_TAKES(PARAMS, MEMBER(params)),
+    ATTN_TAKES(FORMAT, MEMBER(json), "text"), {.flag = ATTN_FLAG_END}};
 
 static int cluster(void *values, int n, char **operand);
 
@@ -67,7 +67,7 @@ static void read_file(const struct request *q, const char *path, struct place *p
     place->memory.is_device = 1;
 }
 
-/* Ranks are processes, whose links are measured first. */
+/* Checks that each of the n specs can run with one process a rank, then measures their links. */
 static void measure_here(const struct request *q, struct attn_spec *spec, int n,
                          struct place *place)
 {
@@ -88,7 +88,8 @@ static void measure_here(const struct request *q, struct attn_spec *spec, int n,
         attn_price_print_links(&place->here);
 }
 
-/* Every spec in every shape, in one pass or in each and both together. */
+/* Prices every spec in every shape: in one pass, or forward, backward and both together.  Returns
+ * the worst exit status. */
 static int show(const struct request *q, const struct attn_spec *spec, int n,
                 const struct place *place, json_t *all)
 {
@@ -102,7 +103,7 @@ static int show(const struct request *q, const struct attn_spec *spec, int n,
             const struct attn_price_asked asked = {&spec[i / cases], &none, c,
                                                    (enum attn_need_pass)pass, &place->memory};
             if (pass == ATTN_NEED_BOTH && first != last && status != ATTN_EXIT_GOOD)
-                continue; /* what a pass refuses is refused of both */
+                continue; /* both together are refused where one pass is */
             status = place->is_here ? attn_price_measured(&asked, &place->here, all)
                                     : attn_price_cluster(&asked, &place->file, &place->ranks, all);
             worst = status > worst ? status : worst;

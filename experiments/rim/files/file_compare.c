@@ -73,12 +73,12 @@ static void print_table(const struct attn_party *party, const struct attn_fit *x
         {"silent", "cannot be judged, since honest rounding may do anything to them",
          ATTN_UNIT_PLAIN | ATTN_UNIT_BELOW},
         {.key = NULL}};
-    json_t *rows = attn_output_rows(x->output, 1);
-    printf("bounds for u = %.3g, storage %.3g, %lld rescales, %lld merges\n", x->precision.u,
-           x->precision.u_storage, (long long)x->precision.rescales,
-           (long long)x->precision.merges);
+    json_t *rows = attn_output_rows(x->result.output, 1);
+    printf("bounds for u = %.3g, storage %.3g, %lld rescales, %lld merges\n", x->result.precision.u,
+           x->result.precision.u_storage, (long long)x->result.precision.rescales,
+           (long long)x->result.precision.merges);
     for (int o = 0, r = 0; o < ATTN_OUTPUTS; o++) {
-        const struct attn_agreement *tensor = &x->output[o];
+        const struct attn_agreement *tensor = &x->result.output[o];
         const int is_bad = tensor->n_bad > 0 || tensor->n_not_finite > 0;
         const int is_weak = !is_bad && x->silent[o] > 0;
         if (tensor->n == 0)
@@ -212,7 +212,7 @@ static enum attn_status judge(const struct attn_file_trial *trial, const struct 
         &fits.of[attn_dtype_size(trial->files->problem.dtype) == 2 ? fits.best : 0];
     print_table(party, x, found);
     for (int o = 0; o < ATTN_OUTPUTS; o++)
-        if (x->output[o].name == NULL && party->got[o].data != NULL)
+        if (x->result.output[o].name == NULL && party->got[o].data != NULL)
             unjudged(party->of, attn_output_name((enum attn_output)o),
                      o == ATTN_DSINK ? "a sum over all rows, and a sample of them is compared: "
                                        "--rows would take more"

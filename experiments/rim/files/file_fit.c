@@ -58,20 +58,21 @@ static enum attn_status fit(const struct attn_file_trial *trial, const struct at
                             struct attn_fit *x, struct attn_error *err)
 {
     struct attn_truth truth;
+    struct attn_result *r = &x->result;
     enum attn_status status = attn_truth_compute(&trial->files->problem, &trial->inputs,
-                                                 &x->precision, &trial->sample, &truth, err);
+                                                 &r->precision, &trial->sample, &truth, err);
     for (int o = 0; o < ATTN_OUTPUTS && status == ATTN_OK; o++) {
         struct attn_truth_tensor *t = &truth.tensor[o];
-        struct attn_agreement *a = &x->output[o];
+        struct attn_agreement *a = &r->output[o];
         if (party->got[o].data == NULL || t->want == NULL)
             continue;
         attn_truth_store(t, party->stored[o]);
-        attn_agree(&party->got[o], t, x->precision.u, a);
-        x->rows[o] = t->extent[0] * t->extent[1] * t->extent[2];
+        attn_agree(&party->got[o], t, r->precision.u, a);
         x->silent[o] = count_silent(t, a);
         x->n_bad += a->n_bad;
-        x->n_not_finite += a->n_not_finite;
-        x->worst = a->ratio > x->worst ? a->ratio : x->worst;
+        r->verdict = x->n_bad > 0 ? ATTN_FAILED : r->verdict;
+        r->failure = a->n_not_finite > 0 ? ATTN_F_FINITE : r->failure;
+        r->worst = a->ratio > r->worst ? a->ratio : r->worst;
     }
     if (status == ATTN_OK)
         attn_truth_free(&truth);
@@ -86,14 +87,15 @@ static void precision_of(const struct attn_files *files, int set, const struct a
     x->word = set > 0                ? attn_arithmetic[set].word
               : p->dtype == ATTN_F64 ? "f64 arithmetic"
                                      : "f32 arithmetic";
-    attn_precision_of(plain->impl, &plain->options, p, &x->precision);
-    x->precision.merges += p->sink.given; /* it may come in as a partial result (ref/sink.h) */
-    attn_arithmetic_declare(set, p, &x->precision);
-    attn_precision_complete(p, &x->precision);
+    attn_precision_of(plain->impl, &plain->options, p, &x->result.precision);
+    x->result.precision.merges +=
+        p->sink.given; /* it may come in as a partial result (ref/sink.h) */
+    attn_arithmetic_declare(set, p, &x->result.precision);
+    attn_precision_complete(p, &x->result.precision);
     if (files->request->claims == NULL)
         return;
     x->word = files->request->claims;
-    attn_claims_precision(&files->claims, p, &x->precision);
+    attn_claims_precision(&files->claims, p, &x->result.precision);
 }
 
 enum attn_status attn_fits_find(const struct attn_file_trial *trial, const struct attn_party *party,
@@ -111,12 +113,13 @@ enum attn_status attn_fits_find(const struct attn_file_trial *trial, const struc
         int is_wide = set > 0 && attn_dtype_size(dtype) == 2 && !attn_arithmetic[set].sixteen;
         if (!is_one && (is_wide || !applies(set, dtype)))
             continue;
-        *x = (struct attn_fit){.word = ""};
+        *x = (struct attn_fit){.word = "",
+                               .result = {.failure = ATTN_F_BOUND, .dtype = files->problem.dtype}};
         if (party->given)
             precision_of(files, set, &plain, x);
         else
             attn_precision_of(files->spec.impl, &files->spec.options, &files->problem,
-                              &x->precision);
+                              &x->result.precision);
         status = fit(trial, party, x, err);
         fits->best = x->n_bad < fits->of[fits->best].n_bad ? fits->n : fits->best;
         fits->n++;
@@ -190,22 +193,23 @@ static void lay_out(const struct attn_file_trial *trial, const struct attn_party
 }
 
 /* Which rows of the outputs are wrong; how many of how many. */
-static double print_rows(const struct attn_fit *x)
+static double print_rows(const struct attn_result *r)
 {
     int64_t bad = 0, rows = 0;
     for (int o = 0; o < ATTN_OUTPUTS; o++) {
-        const struct attn_agreement *a = &x->output[o];
+        const struct attn_agreement *a = &r->output[o];
+        const int64_t *n_of = a->marks.extent, of = n_of[0] * n_of[1] * n_of[2];
         const char *const axis[] = {"batch", "head",
                                     o == ATTN_DK || o == ATTN_DV ? "key" : "query"};
         if (a->n_bad == 0)
             continue;
         printf("%s%lld of %lld rows of %s", bad > 0 ? "; " : "", (long long)a->bad_rows,
-               (long long)x->rows[o], a->name);
+               (long long)of, a->name);
         for (int n = 0; n < 3; n++)
             printf(a->low[n] < a->high[n] ? ", %s %lld to %lld" : ", %s %lld", axis[n],
                    (long long)a->low[n], (long long)a->high[n]);
         bad += a->bad_rows;
-        rows += x->rows[o];
+        rows += of;
     }
     return (double)bad / (double)rows;
 }
@@ -227,13 +231,7 @@ static void print_cause(const struct attn_file_trial *trial, const struct attn_p
     int is_whole = trial->sample.n_rows < 0 && trial->sample.n_keys < 0, most = 0, found = 0;
     lay_out(trial, party, setup);
     for (int n = 0; n < fits->n && is_whole && most < 3; n++) {
-        const struct attn_fit *x = &fits->of[n];
-        struct attn_result r = {.verdict = ATTN_FAILED,
-                                .failure = x->n_not_finite > 0 ? ATTN_F_FINITE : ATTN_F_BOUND,
-                                .dtype = trial->files->problem.dtype,
-                                .precision = x->precision};
-        memcpy(r.output, x->output, sizeof r.output);
-        found = attn_diagnose(setup, &r, &one);
+        found = attn_diagnose(setup, &fits->of[n].result, &one);
         if (worth(found, &one) > most) {
             most = worth(found, &one);
             cause = one;
@@ -254,7 +252,7 @@ static void print_others(const struct attn_fits *fits)
     const char *before = ", the narrowest that allows it; so do ";
     for (int n = fits->best + 1; n < fits->n; n++)
         if (fits->of[n].n_bad == 0) {
-            printf("%s%s (%.2g)", before, fits->of[n].word, fits->of[n].worst);
+            printf("%s%s (%.2g)", before, fits->of[n].word, fits->of[n].result.worst);
             before = ", ";
         }
 }
@@ -267,18 +265,20 @@ void attn_fits_answer(const struct attn_file_trial *trial, const struct attn_par
                                                           : "; if that is meant, declare it: "
                                                             "--arithmetic ";
     if (best->n_bad == 0 && fits->best == 0) {
-        printf("%s: rounding, within the bound of %s (%.2g)\n", party->of, best->word, best->worst);
+        printf("%s: rounding, within the bound of %s (%.2g)\n", party->of, best->word,
+               best->result.worst);
     } else if (best->n_bad == 0) {
         printf("%s: rounding, %.3g times the bound of %s; within that of %s (%.2g)", party->of,
-               first->worst, first->word, best->word, best->worst);
+               first->result.worst, first->word, best->word, best->result.worst);
         print_others(fits);
         printf("%s%s\n", must, *must ? best->word : "");
     } else {
-        printf("%s: a bug, %.3g times the bound of %s", party->of, first->worst, first->word);
+        printf("%s: a bug, %.3g times the bound of %s", party->of, first->result.worst,
+               first->word);
         for (int n = 1; n < fits->n; n++)
-            printf(", %.3g of %s", fits->of[n].worst, fits->of[n].word);
+            printf(", %.3g of %s", fits->of[n].result.worst, fits->of[n].word);
         printf("; beyond %s are ", best->word);
-        double share = print_rows(best);
+        double share = print_rows(&best->result);
         fflush(stdout); /* the cause takes seconds */
         print_cause(trial, party, fits, share);
     }

@@ -3,7 +3,7 @@
 #define EXPERIMENTS_RIM_FILES_FILE_FIT_H
 
 #include "experiments/rim/files/file_problem.h"
-#include "tests/harness/bound/agree.h"
+#include "tests/harness/judge/judge.h"
 
 /* The results that are judged: of a spec, or given in files, in attnlab's conventions. */
 struct attn_party {
@@ -23,12 +23,10 @@ struct attn_file_trial {
 
 /* Results under one arithmetic. */
 struct attn_fit {
-    const char *word;
-    struct attn_precision precision;
-    struct attn_agreement output[ATTN_OUTPUTS]; /* name == NULL: not judged, nothing is known */
-    int64_t rows[ATTN_OUTPUTS], silent[ATTN_OUTPUTS]; /* compared; elements that cannot be judged */
-    int64_t n_bad, n_not_finite;
-    double worst; /* error / bound */
+    const char *word;             /* of the arithmetic */
+    struct attn_result result;    /* PASS or FAIL; output[].name == NULL: not judged */
+    int64_t silent[ATTN_OUTPUTS]; /* elements that cannot be judged */
+    int64_t n_bad;                /* of all outputs */
 };
 
 enum { ATTN_FITS = 16 };

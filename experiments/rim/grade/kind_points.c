@@ -61,8 +61,8 @@ static int measure(struct attn_grading *g, const struct attn_spec *spec, const c
     if (point->message[0] == '\0')
         attn_point_process(&how, LIMIT_S, NULL, point);
     o->asked++;
-    int ok =
-        point->status == ATTN_POINT_OK && strcmp(point->verdict, attn_verdict_name(ATTN_PASS)) == 0;
+    int ok = point->status == ATTN_POINT_OK &&
+             strcmp(point->judged.verdict, attn_verdict_name(ATTN_PASS)) == 0;
     o->passed += ok;
     if (ok)
         return 1;
@@ -81,7 +81,7 @@ void attn_grade_bits(struct attn_grading *g, struct attn_outcome *o)
     const char *text = g->criterion->argument;
     if (!measure(g, NULL, text, 0, &one, o) || !measure(g, NULL, text, 0, &two, o))
         return;
-    if (strcmp(one.digest, two.digest) != 0)
+    if (strcmp(one.judged.digest, two.judged.digest) != 0)
         attn_outcome_lose(o,
                           "%s: two processes give other bits, within the bounds: a thread, an "
                           "address or memory that was never written has a say",

@@ -1,5 +1,5 @@
-/* Cases in turn, and at random: by the values of the table (factors.h), and fields that no factor
- * has. */
+/* Case number n of a soak (soak.h).  Even ones walk through numbers in turn, where that is allowed.
+ * The others are random: values of the table of factors (factors.h), then other fields. */
 #include "tests/harness/cases/soak.h"
 
 #include <math.h>
@@ -11,9 +11,9 @@
 #include "tests/harness/base/fill.h"
 #include "tests/harness/cases/tiers.h"
 
-/* A stream of random numbers, and what they may choose from. */
+/* The random numbers of a case, and the claims that limit its values. */
 struct dice {
-    uint64_t seed, number, rolls;
+    uint64_t seed, number, rolls; /* number: of the case; rolls: numbers taken so far */
     const struct attn_claims *claims;
     enum attn_route route;
 };
@@ -34,15 +34,15 @@ static int claims(const struct dice *d, unsigned all_of)
     return (d->claims->bits & all_of) == all_of;
 }
 
-/* ---- from the table --------------------------------------------------------------------------
- */
+/* ---- from the table ----------------------------------------------------------------------- */
 
-/* The first ones speak of the problem's shape. */
+/* Factors below SHAPE are of the problem's shape.  DRAWS: trials before one gives up. */
 enum { SHAPE = ATTN_FACTOR_KEYS + 1, DRAWS = 100 };
-#define ANY_WORK 1e300
+#define ANY_WORK 1e300 /* no limit */
 
-/* Neutral in half of the draws, of a shape in fewer, so that what is unusual shows; of an extent
- * often a number that the table itself has drawn. */
+/* A value of a factor.  The neutral value 0 comes in half of the draws, of a shape in a quarter, so
+ * that an unusual value shows beside it.  Half of the other draws of an extent are among those
+ * that the table itself has drawn (first_any). */
 static int value_of(struct dice *d, const struct attn_factors *t, int factor)
 {
     const int n = t->of[factor].n, any = factor < ATTN_EXTENTS ? t->first_any[factor] : n;
@@ -52,26 +52,27 @@ static int value_of(struct dice *d, const struct attn_factors *t, int factor)
                                    : (int)roll(d, (uint64_t)n);
 }
 
-/* Values of these factors that can stand beside the others.  Most cases are small, so that there
- * are many: the first draw of at most so much work, or the least; neutral ones where none can. */
-static void draw_values(struct dice *d, const struct attn_factors *t, int from, int to, double most,
-                        struct attn_choice *choice)
+/* Draws values of the factors [from, to) that are possible beside the others of the choice.  The
+ * first draw of at most most_work is taken; if there is none, that of least work.  If no draw is
+ * possible, the choice stays.  A limit keeps cases small, so that a soak asks many. */
+static void draw_values(struct dice *d, const struct attn_factors *t, int from, int to,
+                        double most_work, struct attn_choice *choice)
 {
     const struct attn_choice before = *choice;
-    double least = HUGE_VAL;
-    for (int n = 0; n < DRAWS && least > most; n++) {
+    double least_work = HUGE_VAL;
+    for (int n = 0; n < DRAWS && least_work > most_work; n++) {
         struct attn_choice drawn = before;
         for (int f = from; f < to; f++)
             drawn.value[f] = value_of(d, t, f);
         double work = attn_choice_work(t, &drawn);
-        if (work >= least || !attn_choice_is_possible(t, &drawn))
+        if (work >= least_work || !attn_choice_is_possible(t, &drawn))
             continue;
         *choice = drawn;
-        least = work;
+        least_work = work;
     }
 }
 
-/* With the mask of another draw beside it. */
+/* Joins the mask of another draw to that of c, by & or |. */
 static void compose(struct dice *d, const struct attn_factors *t, const struct attn_choice *choice,
                     struct attn_case *c)
 {
@@ -86,8 +87,7 @@ static void compose(struct dice *d, const struct attn_factors *t, const struct a
         memcpy(c->mask, mask, n + 1);
 }
 
-/* ---- what no factor has ----------------------------------------------------------------------
- */
+/* ---- fields that no factor has ------------------------------------------------------------ */
 
 /* Fields that only our own are asked. */
 static void own_fields(struct dice *d, struct attn_case *c)
@@ -142,18 +142,17 @@ static enum attn_dtype random_type(struct dice *d)
     return type;
 }
 
-/* ---- in turn ---------------------------------------------------------------------------------
- */
+/* ---- in turn ------------------------------------------------------------------------------ */
 
 static const int widths_v[] = {96, 17, 64, 128, 1, 48}, windows[] = {100, 64, 17, 16, 15, 8, 7};
 static const double caps[] = {50, 30, 0.5, 0};
 
-/* A number of the table, one after the other. */
+/* Element n of a table that begins again at its end. */
 #define IN_TURN(table, n) ((table)[(n) % (sizeof(table) / sizeof *(table))])
 
-/* Every second case: one extent goes through its numbers, the rest is small and plain, so that an
- * error shows in each output.  Widths; heads and groups; batches; then lengths, each of which
- * leaves another tail of 64. */
+/* Every second case: one extent goes through its numbers.  The rest is small and plain, so that an
+ * error shows in each output.  kind says which: 0 widths, 1 heads and groups, 2 batches, 3 lengths,
+ * each of which leaves another tail of 64. */
 static void walk(struct dice *d, struct attn_case *c)
 {
     const uint64_t turn = d->number / 8;
@@ -181,8 +180,7 @@ static void walk(struct dice *d, struct attn_case *c)
         attn_append(c->mask, ATTN_CASE_MASK, "none");
 }
 
-/* ---- at random -------------------------------------------------------------------------------
- */
+/* ---- at random ---------------------------------------------------------------------------- */
 
 /* V becomes a view of K, where the fill and the rest of the case let it. */
 static void share_keys(struct dice *d, struct attn_case *c)
@@ -211,7 +209,7 @@ static void draw(struct dice *d, struct attn_case *c)
     if (rarely(d, 3) && claims(d, ATTN_CAP_DENSE))
         compose(d, &table, &choice, c);
     random_fields(d, c);
-    if (c->fill == ATTN_FILL_SELECT || c->fill == ATTN_FILL_REVEAL) { /* exact only without */
+    if (c->fill == ATTN_FILL_SELECT || c->fill == ATTN_FILL_REVEAL) { /* exact only without these */
         c->softcap = 0;
         c->bias = ATTN_CASE_BIAS_NONE;
         c->bias_type = ATTN_BIAS_TYPE_AS_LSE;
