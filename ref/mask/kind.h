@@ -52,7 +52,6 @@ struct mask_node {
     int64_t alike;         /* queries n alike, n alike + 1, ... (n + 1) alike - 1 see the same
                             * keys; 0 or 1: nothing is known                                    */
     int64_t modulus;       /* > 0: visible just where i = j modulo this                         */
-    int scattered;         /* a kind that lists keys out of order is here or below              */
     int64_t child, next;   /* of & and |: the first child; the next sibling; -1 ends            */
 };
 
@@ -108,11 +107,9 @@ struct mask_kind {
                 int64_t *hi);
     /* Visible keys of row i in [j0, j1), without a walk; 0 if j0 >= j1. */
     int64_t (*count)(const struct mask_view *v, int64_t i, int64_t j0, int64_t j1);
-    /* The same keys as runs, j0 < j1.  Out of order: then the node is `scattered`. */
+    /* The same keys as runs, j0 < j1, in any order. */
     void (*each)(const struct mask_view *v, int64_t i, int64_t j0, int64_t j1, mask_see *see,
                  void *arg);
-    /* Row i has no more visible keys than this; at once. */
-    int64_t (*most)(const struct mask_view *v, int64_t i);
     /* Visible pairs of these queries and keys (at least one of each) without a walk over rows;
      * -1: not of these. */
     int64_t (*pairs)(const struct mask_view *v, const struct attn_tokens *queries,
