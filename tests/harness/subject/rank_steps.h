@@ -16,8 +16,8 @@
  *      rank_results.c   reads results and judges them
  *      rank_faults.c    what a wrong step looks like
  */
-#ifndef TESTS_HARNESS_EXTERNAL_RANK_STEPS_H
-#define TESTS_HARNESS_EXTERNAL_RANK_STEPS_H
+#ifndef TESTS_HARNESS_SUBJECT_RANK_STEPS_H
+#define TESTS_HARNESS_SUBJECT_RANK_STEPS_H
 
 #include "optimized/parallel/work.h"
 #include "optimized/registry.h"
