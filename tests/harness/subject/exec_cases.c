@@ -42,7 +42,7 @@ struct attn_exec {
 
 static int is_caller(const struct attn_subject *x)
 {
-    return x->route == &attn_caller_route;
+    return x->route != &attn_exec_route;
 }
 
 static int ended_well(const struct attn_process *ran)
