@@ -184,10 +184,10 @@ int attn_candidate_fail(struct attn_candidate *s, enum attn_status status,
     return attn_cli_status(status);
 }
 
-void attn_candidate_say(struct attn_candidate *s, const struct attn_subject *subject,
+void attn_candidate_say(struct attn_candidate *s, const struct attn_checked *checked,
                         const struct attn_answer *answer)
 {
-    const struct attn_result *r = &attn_verdicts_add(s->list, subject, answer)->result;
+    const struct attn_result *r = &attn_verdicts_add(s->list, checked, answer)->result;
     s->judged += !attn_verdict_is_no_run(r) && r->verdict != ATTN_ERROR;
 }
 
@@ -202,7 +202,7 @@ void attn_candidate_case(struct attn_candidate *s, const struct attn_asked *aske
     if (ours && s->request->repeat > 1)
         attn_append(again, sizeof again, " --repeat %d", (int)s->request->repeat);
     attn_append(again, sizeof again, "%s", ours && s->request->strict ? " --strict" : "");
-    const struct attn_subject subject = {ATTN_CHECK_CASE,
+    const struct attn_checked checked = {ATTN_CHECK_CASE,
                                          battery != NULL ? battery->name
                                          : ours          ? ""
                                                          : asked->name,
@@ -211,7 +211,7 @@ void attn_candidate_case(struct attn_candidate *s, const struct attn_asked *aske
                                          battery != NULL ? battery->why : "",
                                          again,
                                          NULL};
-    attn_candidate_say(s, &subject, answer);
+    attn_candidate_say(s, &checked, answer);
 }
 
 void attn_candidate_relation(struct attn_candidate *s, const struct attn_relation *relation,
@@ -219,14 +219,14 @@ void attn_candidate_relation(struct attn_candidate *s, const struct attn_relatio
 {
     char again[ATTN_AGAIN_TEXT];
     attn_candidate_again(s, "relation", relation->id, again);
-    const struct attn_subject subject = {ATTN_CHECK_RELATION,
+    const struct attn_checked checked = {ATTN_CHECK_RELATION,
                                          relation->id,
                                          relation->says,
                                          relation->ids,
                                          relation->says,
                                          again,
                                          NULL};
-    attn_candidate_say(s, &subject, answer);
+    attn_candidate_say(s, &checked, answer);
 }
 
 int attn_candidate_wants(const struct attn_candidate *s, const struct attn_relation *relation)
@@ -243,12 +243,12 @@ static void add_error(struct attn_candidate *s, enum attn_check_kind kind, const
                       const char *format, ...)
 {
     struct attn_answer answer = {.result.verdict = ATTN_ERROR};
-    const struct attn_subject subject = {kind, name, "", "", "", "", NULL};
+    const struct attn_checked checked = {kind, name, "", "", "", "", NULL};
     va_list args;
     va_start(args, format);
     vsnprintf(answer.result.text, sizeof answer.result.text, format, args);
     va_end(args);
-    attn_verdicts_add(s->list, &subject, &answer);
+    attn_verdicts_add(s->list, &checked, &answer);
 }
 
 /* Adds an ERROR if no check was judged that has a declared claim: it would look verified.
@@ -384,7 +384,7 @@ int attn_candidate_end(struct attn_candidate *s)
 void attn_candidate_report_trouble(struct attn_candidate *s)
 {
     struct attn_answer answer = {.result.verdict = ATTN_ERROR};
-    const struct attn_subject subject = {
+    const struct attn_checked checked = {
         ATTN_CHECK_SETUP, "", "it cannot be judged", "", "", "", NULL};
     if (!s->is_one_of_many && s->verdicts->format == ATTN_FORMAT_TEXT) {
         attn_cli_fail(0, "%s", s->trouble);
@@ -397,6 +397,6 @@ void attn_candidate_report_trouble(struct attn_candidate *s)
         attn_candidate_route(s, s->x.route->flag, s->x.source);
     report_about(s);
     s->list = attn_verdicts_begin(s->label);
-    attn_verdicts_add(s->list, &subject, &answer);
+    attn_verdicts_add(s->list, &checked, &answer);
     close_books(s);
 }

@@ -1,4 +1,4 @@
-/* attnlab check: every subject is asked every case by its route (external.h): a spec of ours, a
+/* attnlab check: every subject is asked every case by its route (subject.h): a spec of ours, a
  * plug-in, a command, a folder of results; then for leaks, relations and the growth of errors; or
  * random cases. */
 #include <math.h>
@@ -77,17 +77,17 @@ static void file_unreached(struct attn_candidate *s)
     struct attn_answer answer = {.result.verdict = ATTN_ERROR};
     struct attn_result *r = &answer.result;
     const char *what = s->x.route->relation == NULL ? "cases not reached" : "not reached";
-    const struct attn_subject subject = {ATTN_CHECK_CASE, "", what, "", "", "", NULL};
+    const struct attn_checked checked = {ATTN_CHECK_CASE, "", what, "", "", "", NULL};
     if (s->x.not_reached == 0)
         return;
-    r->lacks_memory = !(attn_external_left(&s->x) > 0); /* or time */
+    r->lacks_memory = !(attn_subject_left(&s->x) > 0); /* or time */
     if (r->lacks_memory)
         snprintf(r->text, sizeof r->text,
                  "%d cases and relations were not reached: the budget of %g s is used up",
                  s->x.not_reached, s->request->budget);
     else
         s->x.route->unreached(&s->x, r->text, sizeof r->text);
-    attn_candidate_say(s, &subject, &answer);
+    attn_candidate_say(s, &checked, &answer);
 }
 
 /* That there are such cases is one ERROR; each by itself is none. */
@@ -321,7 +321,7 @@ static void look_for_growth(struct attn_candidate *s)
 {
     struct attn_answer answer = {.seconds = 0};
     char again[ATTN_AGAIN_TEXT];
-    const struct attn_subject subject = {
+    const struct attn_checked checked = {
         ATTN_CHECK_GROWTH,
         "growth",
         "one problem in 1, 2, 4 and 8 parts",
@@ -332,7 +332,7 @@ static void look_for_growth(struct attn_candidate *s)
     attn_candidate_again(s, "relation", "growth", again);
     s->x.timeout_s = PATIENCE;
     attn_own_judge(&s->x, judge_growth, s, 1, &answer);
-    attn_candidate_say(s, &subject, &answer);
+    attn_candidate_say(s, &checked, &answer);
 }
 
 static int wants_growth(const struct attn_candidate *s)
@@ -421,7 +421,7 @@ static int begin(struct attn_candidate *s)
     s->x.waits = report_seconds;
     s->x.how = (struct attn_repetition){s->request->repeat > 1 ? (int)s->request->repeat : 1, 0, 0};
     enum attn_status status =
-        attn_external_left(&s->x) > 0
+        attn_subject_left(&s->x) > 0
             ? s->x.route->open(&s->x, &err)
             : attn_fail(&err, ATTN_ENOMEM, "not begun: the budget of %g s is used up",
                         s->request->budget);

@@ -133,7 +133,7 @@ static void add_digest(void *arg, const char *path)
              digest);
 }
 
-static void add_digests(json_t *rows, const struct attn_external *x)
+static void add_digests(json_t *rows, const struct attn_subject *x)
 {
     struct digests to = {rows, x->source};
     if (x->route->files != NULL)

@@ -88,7 +88,7 @@ enum attn_status attn_preflight_case(const struct attn_spec *spec, const struct 
 }
 
 /* The mask of a command lies in a file, and is made in memory before it gets there. */
-enum attn_status attn_preflight_external(const struct attn_external *x, const struct attn_case *c,
+enum attn_status attn_preflight_external(const struct attn_subject *x, const struct attn_case *c,
                                          struct attn_point *point, int64_t *need,
                                          struct attn_error *err)
 {

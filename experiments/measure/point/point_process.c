@@ -60,7 +60,7 @@ enum attn_status attn_point_asked(const json_t *line, struct attn_point_how *how
     if (repeat < 0 || repeat > ATTN_RECORD_TIMES)
         return attn_fail(err, ATTN_EINVAL, "repeat %lld: a record has room for 0 to %d",
                          (long long)repeat, ATTN_RECORD_TIMES);
-    const struct attn_external_route *route = attn_external_route_of(point->route);
+    const struct attn_subject_route *route = attn_subject_route_of(point->route);
     if (route == NULL)
         return attn_fail(err, ATTN_EINVAL, "no route is called '%s'", point->route);
     return route->load == NULL && (how->claims == NULL || how->folder == NULL)
