@@ -8,6 +8,7 @@ CC      ?= gcc
 CFLAGS  ?=
 LDFLAGS ?=
 B       := build/$(CONFIG)
+.DEFAULT_GOAL := all
 
 # As many jobs as processors, unless -j says otherwise.
 ifeq ($(filter -j% --jobs%,$(MAKEFLAGS)),)

@@ -40,6 +40,38 @@ static int is_fused(const struct attn_options *opt)
 
 /* ---- memory -------------------------------------------------------------------------------- */
 
+/* Of a second-level cache of 1 MiB: half for K, or V, which batches meet one after the other.
+ * (Three quarters are as fast at best, and slower by a twentieth on a core that is shared.) */
+enum { CHUNK_BYTES = 512 * 1024 };
+
+/* Keys that a row should have in a chunk, on average, for a step to be worth its overhead. */
+enum { KEYS_A_STEP = 160 };
+
+/* Keys in a chunk: as many as the second-level cache holds, but more when a row would have too few
+ * of them there.  nnz pairs are stored in `rows` rows. */
+static int64_t chunk_of(const struct attn_problem *p, const struct attn_options *opt,
+                        const struct attn_csr_plan *plan, int64_t nnz, int64_t rows)
+{
+    if (opt->value[ATTN_CSR_CHUNK] > 0)
+        return opt->value[ATTN_CSR_CHUNK];
+    int64_t a_row = rows > 0 ? at_least_1(nnz / rows) : 1;
+    int64_t widest = at_least_1(greater(plan->wide, plan->wide_v));
+    int64_t fit = CHUNK_BYTES / plan->kernels->bytes / widest;
+    int64_t enough = p->n_key * KEYS_A_STEP / a_row, chunk = at_least_1(greater(fit, enough));
+    return 4 * (chunk / 3) > p->n_key && chunk < p->n_key ? p->n_key : chunk; /* no short rest */
+}
+
+/* Numbers that a thread needs for one unit. */
+static int64_t workspace_of(const struct attn_problem *p, const struct attn_csr_plan *plan)
+{
+    struct attn_buffer tile[ATTN_WORKSPACES];
+    int64_t sum = 0, rows = attn_row_numbers(plan->kernels, p, plan->most);
+    attn_forward_buffers(plan->kernels, p, 1, plan->panels, tile);
+    for (int n = 0; n < ATTN_WORKSPACES; n++)
+        sum += ceil_div(tile[n].numbers, 16) * 16;
+    return greater(sum, rows);
+}
+
 enum { DENSE, SEEN, K_ROWS, V_ROWS, VALUES, WORKSPACE, BUFFERS };
 struct memory {
     struct attn_csr csr;
@@ -57,7 +89,7 @@ static void lay_out(const struct attn_problem *p, const struct attn_options *opt
         [K_ROWS] = attn_buffer_of("k.rows", keys, x->wide, e),
         [V_ROWS] = attn_buffer_of("v.rows", keys, x->wide_v, e),
         [VALUES] = attn_buffer_of("values", !fused, attn_csr_pairs(p, &m->csr), e),
-        [WORKSPACE] = attn_buffer_of("workspace", x->threads, attn_csr_workspace_forward(p, x), e)};
+        [WORKSPACE] = attn_buffer_of("workspace", x->threads, workspace_of(p, x), e)};
     memcpy(m->buffer, list, sizeof list);
 }
 
@@ -216,7 +248,7 @@ static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem 
     if (status == ATTN_OK) {
         struct attn_csr *csr = &memory.csr;
         struct call x = {p, t, &plan, &memory, is_fused(ctx->options), 0};
-        x.chunk = attn_csr_chunk(p, ctx->options, &plan, csr->nnz, csr->patterns * p->n_query);
+        x.chunk = chunk_of(p, ctx->options, &plan, csr->nnz, csr->patterns * p->n_query);
         if (x.fused)
             attn_csr_panels_find(csr, &plan, p->n_key, (void *)memory.buffer[SEEN].data,
                                  (void *)memory.buffer[DENSE].data);
@@ -271,7 +303,7 @@ static int64_t rescales(const struct attn_problem *p, const struct attn_options 
     struct attn_csr_plan plan;
     if (!is_fused(opt) || attn_csr_plan_make(p, opt, &plan, NULL) != ATTN_OK)
         return 0;
-    int64_t chunk = attn_csr_chunk(p, opt, &plan, INT64_MAX, 1);
+    int64_t chunk = chunk_of(p, opt, &plan, INT64_MAX, 1);
     int64_t steps = p->n_key / chunk + p->n_key / ATTN_ROW_KEYS, blocks = p->n_key / ATTN_KEY_BLOCK;
     return 2 + (steps > blocks ? steps : blocks);
 }

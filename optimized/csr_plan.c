@@ -12,13 +12,6 @@
  * of floats at d = 64: larger blocks would be mapped, and their pages cleared, for every call. */
 enum { MOST = 288, MOST_NEAR = 384 * 512 }; /* and their numbers */
 
-/* Of a second-level cache of 1 MiB: half for K, or V, which batches meet one after the other.
- * (Three quarters are as fast at best, and slower by a twentieth on a core that is shared.) */
-enum { CHUNK_BYTES = 512 * 1024 };
-
-/* Keys that a row should have in a chunk, on average, for a step to be worth its overhead. */
-enum { KEYS_A_STEP = 160 };
-
 enum attn_status attn_csr_plan_make(const struct attn_problem *p, const struct attn_options *opt,
                                     struct attn_csr_plan *plan, struct attn_error *err)
 {
@@ -41,28 +34,6 @@ enum attn_status attn_csr_plan_make(const struct attn_problem *p, const struct a
         plan->block = less(most, at_least_1(all / (4 * plan->threads))) * panel;
     plan->panels = less(ATTN_MAX_PANELS / 2, most);
     return ATTN_OK;
-}
-
-int64_t attn_csr_chunk(const struct attn_problem *p, const struct attn_options *opt,
-                       const struct attn_csr_plan *plan, int64_t nnz, int64_t rows)
-{
-    if (opt->value[ATTN_CSR_CHUNK] > 0)
-        return opt->value[ATTN_CSR_CHUNK];
-    int64_t a_row = rows > 0 ? at_least_1(nnz / rows) : 1;
-    int64_t widest = at_least_1(greater(plan->wide, plan->wide_v));
-    int64_t fit = CHUNK_BYTES / plan->kernels->bytes / widest;
-    int64_t enough = p->n_key * KEYS_A_STEP / a_row, chunk = at_least_1(greater(fit, enough));
-    return 4 * (chunk / 3) > p->n_key && chunk < p->n_key ? p->n_key : chunk; /* no short rest */
-}
-
-int64_t attn_csr_workspace_forward(const struct attn_problem *p, const struct attn_csr_plan *plan)
-{
-    struct attn_buffer tile[ATTN_WORKSPACES];
-    int64_t sum = 0, rows = attn_row_numbers(plan->kernels, p, plan->most);
-    attn_forward_buffers(plan->kernels, p, 1, plan->panels, tile);
-    for (int n = 0; n < ATTN_WORKSPACES; n++)
-        sum += ceil_div(tile[n].numbers, 16) * 16;
-    return greater(sum, rows);
 }
 
 /* ---- time ---------------------------------------------------------------------------------- */

@@ -23,14 +23,6 @@ struct attn_csr_plan {
 enum attn_status attn_csr_plan_make(const struct attn_problem *p, const struct attn_options *opt,
                                     struct attn_csr_plan *plan, struct attn_error *err);
 
-/* Keys in a chunk: as many as the second-level cache holds, but more when a row would have too few
- * of them there.  nnz pairs are stored in `rows` rows. */
-int64_t attn_csr_chunk(const struct attn_problem *p, const struct attn_options *opt,
-                       const struct attn_csr_plan *plan, int64_t nnz, int64_t rows);
-
-/* Numbers that a thread needs for one unit. */
-int64_t attn_csr_workspace_forward(const struct attn_problem *p, const struct attn_csr_plan *plan);
-
 /* Panel n of a pattern is dense[n]: the tile kernel takes it.  seen: workspace for n_key bits a
  * thread, in words. */
 void attn_csr_panels_find(const struct attn_csr *csr, const struct attn_csr_plan *plan,

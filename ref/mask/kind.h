@@ -47,12 +47,12 @@ enum mask_number {
 /* One call of a text, or an & or | of several. */
 struct mask_node {
     int kind;
+    int counts_tokens;     /* it, or one below, says how many tokens or batches there are       */
     const void *own;       /* the kind's data, from the arguments (attn_mask_keep)              */
     int by_batch, by_head; /* it differs between batches, between heads                         */
     int64_t alike;         /* queries n alike, n alike + 1, ... (n + 1) alike - 1 see the same
                             * keys; 0 or 1: nothing is known                                    */
     int64_t modulus;       /* > 0: visible just where i = j modulo this                         */
-    int scattered;         /* a kind that lists keys out of order is here or below              */
     int64_t child, next;   /* of & and |: the first child; the next sibling; -1 ends            */
 };
 
@@ -61,8 +61,7 @@ struct attn_mask {
     char *text;
     struct mask_node *node;
     int64_t n_nodes, node_capacity, root;
-    int counts_tokens; /* see attn_mask_counts_tokens */
-    int64_t *number;   /* the lists of all calls, one after another */
+    int64_t *number; /* the lists of all calls, one after another */
     int64_t n_numbers, number_capacity;
     struct mask_block *kept; /* the memory that nodes own */
 };
@@ -108,11 +107,9 @@ struct mask_kind {
                 int64_t *hi);
     /* Visible keys of row i in [j0, j1), without a walk; 0 if j0 >= j1. */
     int64_t (*count)(const struct mask_view *v, int64_t i, int64_t j0, int64_t j1);
-    /* The same keys as runs, j0 < j1.  Out of order: then the node is `scattered`. */
+    /* The same keys as runs, j0 < j1, in any order. */
     void (*each)(const struct mask_view *v, int64_t i, int64_t j0, int64_t j1, mask_see *see,
                  void *arg);
-    /* Row i has no more visible keys than this; at once. */
-    int64_t (*most)(const struct mask_view *v, int64_t i);
     /* Visible pairs of these queries and keys (at least one of each) without a walk over rows;
      * -1: not of these. */
     int64_t (*pairs)(const struct mask_view *v, const struct attn_tokens *queries,
@@ -139,10 +136,11 @@ enum { MASK_PARTS = 2, MASK_NAME_ROOM = 256 };
 /* A text on its way to a tree.  After the first failure the text is at its end, and whatever is
  * read is empty, or the least number that would be legal: readers go on without asking. */
 struct mask_parser {
-    const char *at; /* the next character, in mask->text */
-    int depth;      /* open parentheses */
-    int more;       /* an argument is to come: behind '(' or a comma */
-    int parts;      /* nodes that the call stands for */
+    const char *at;    /* the next character, in mask->text */
+    int depth;         /* open parentheses */
+    int more;          /* an argument is to come: behind '(' or a comma */
+    int parts;         /* nodes that the call stands for */
+    int counts_tokens; /* it says how many tokens or batches there are */
     enum attn_status status;
     const struct mask_kind *call; /* whose arguments are read */
     char name[MASK_NAME_ROOM];    /* of the tensor that it names, and where that stands */

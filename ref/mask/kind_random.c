@@ -233,13 +233,6 @@ static void each_draw(const struct mask_view *v, int64_t i, int64_t j0, int64_t 
     }
 }
 
-static int64_t most_of_draw(const struct mask_view *v, int64_t i)
-{
-    const struct draw *x = v->node->own;
-    (void)i;
-    return x->count * x->size;
-}
-
 /* Whole rows, of whole blocks. */
 static int64_t pairs_of_draw(const struct mask_view *v, const struct attn_tokens *queries,
                              const struct attn_tokens *keys)
@@ -289,7 +282,6 @@ static void read_draw(struct mask_parser *p, struct mask_node *node, int64_t siz
     x.half_bits = half_of(x.columns);
     node->by_head = node->by_batch = p->more;
     node->kind = MASK_random;
-    node->scattered = 1;
     node->alike = size;
     attn_mask_keep(p, node, &x, sizeof x);
     if (!p->more)
@@ -317,7 +309,6 @@ const struct mask_kind attn_mask_kind_random = {
     .next = next_in_draw,
     .count = count_draw,
     .each = each_draw,
-    .most = most_of_draw,
     .pairs = pairs_of_draw};
 
 const struct mask_kind attn_mask_kind_blocks = {MASK_CALL(

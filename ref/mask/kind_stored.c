@@ -91,13 +91,6 @@ static void each_csr(const struct mask_view *v, int64_t i, int64_t j0, int64_t j
     }
 }
 
-static int64_t most_of_csr(const struct mask_view *v, int64_t i)
-{
-    int64_t first, end;
-    row_of(v, i, &first, &end);
-    return end - first;
-}
-
 /* Whole rows, one behind the other. */
 static int64_t pairs_of_csr(const struct mask_view *v, const struct attn_tokens *queries,
                             const struct attn_tokens *keys)
@@ -197,7 +190,6 @@ const struct mask_kind attn_mask_kind_csr = {
     .next = next_in_csr,
     .count = count_csr,
     .each = each_csr,
-    .most = most_of_csr,
     .pairs = pairs_of_csr};
 
 /* ---- dense -------------------------------------------------------------------------------- */

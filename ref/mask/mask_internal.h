@@ -5,43 +5,29 @@
  * long it is, and depth comes from parentheses only, which the parser limits.  Recursion over a
  * tree is therefore bounded.
  *
- *      mask_parse.c      the language: text to tree
- *      mask_argument.c   words, numbers, names: what the readers of calls are made of
- *      mask_tensor.c     the tensors that calls name
+ *      mask_parse.c      the language: text to tree; words, numbers, names, tensors, of which the
+ *                        readers of calls are made
  *      kinds.def         the kinds, each in a kind_*.c
  *      mask.c            what a mask says, from its kinds
  *      mask_parts.c      the kinds & and |
- *      mask_tile.c       blocks: all hidden, all visible, or in between
  *      mask_row.c        the keys of one row
- *      mask_count.c      how many pairs, in closed form or by rows
+ *      mask_count.c      how many pairs, in closed form or by rows; what a block is
  */
 #ifndef REF_MASK_MASK_INTERNAL_H
 #define REF_MASK_MASK_INTERNAL_H
 
 #include "ref/mask/kind.h"
 
-/* ---- mask_argument.c ---- */
-
-void attn_mask_skip_blanks(struct mask_parser *p);
-struct mask_slice attn_mask_word(struct mask_parser *p);
+/* ---- mask_parse.c ---- */
 
 /* A whole number with or without a sign. */
 int64_t attn_mask_whole(struct mask_parser *p, struct mask_slice arg);
 
 /* Read the last argument, the name of a tensor, into p->name.  One argument more is a failure. */
 void attn_mask_name(struct mask_parser *p, struct mask_slice arg);
-void attn_mask_no_more(struct mask_parser *p);
 
-/* ---- mask_parse.c ---- */
-
-/* Two failures: one says what was expected here, and what was found; the message of the other is
- * written already. */
-void attn_mask_expected(struct mask_parser *p, const char *what);
+/* A failure whose message is written already; of the tensor: "CALL(NAME): ..." */
 void attn_mask_stop(struct mask_parser *p, enum attn_status status);
-
-/* ---- mask_tensor.c ---- */
-
-/* A failure of the tensor: "CALL(NAME): ..." */
 #define MASK_FAIL_TENSOR(p, ...) attn_mask_stop(p, attn_fail((p)->err, ATTN_EINVAL, __VA_ARGS__))
 
 /* Find p->name and check that it is what a file can hold; 0: a failure. */
@@ -110,10 +96,6 @@ int attn_mask_view_next(const struct mask_view *v, int64_t i, int64_t from, int6
 
 /* sum over i in [i0,i1) of clamp(i + shift, 0, width): the pairs under a staircase. */
 int64_t attn_mask_staircase(int64_t i0, int64_t i1, int64_t shift, int64_t width);
-
-/* attn_mask_pairs of one node, or -1 where rows would have to be counted. */
-int64_t attn_mask_view_pairs(const struct mask_view *v, const struct attn_tokens *queries,
-                             const struct attn_tokens *keys);
 
 /* ---- mask_row.c ---- */
 

@@ -6,7 +6,8 @@
  *
  * Recursive descent.  Chains of any length are loops; only parentheses recurse, and DEPTH limits
  * them.  Blanks are allowed between all of these.  Every failure names a column of the text.  The
- * first failure stays and ends the text, so that no caller asks after each step. */
+ * first failure stays and ends the text, so that no caller asks after each step.  Numbers are
+ * whole, at most 2^60 in size, and never silently cut. */
 #include "ref/mask/mask_internal.h"
 
 #include <stdarg.h>
@@ -15,6 +16,9 @@
 #include <stdlib.h>
 
 #include "ref/mask/nearest.h"
+
+#define DIGITS  "0123456789"
+#define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
 
 enum { DEPTH = 64 };
 
@@ -60,7 +64,7 @@ void attn_mask_fail_at(struct mask_parser *p, const char *at, const char *format
                                 (long long)(at - p->mask->text) + 1, text));
 }
 
-void attn_mask_expected(struct mask_parser *p, const char *what)
+static void expected(struct mask_parser *p, const char *what)
 {
     unsigned char c = (unsigned char)*p->at;
     if (c == '\0')
@@ -72,6 +76,152 @@ void attn_mask_expected(struct mask_parser *p, const char *what)
 static enum attn_status no_memory(struct attn_error *err, size_t bytes)
 {
     return attn_fail(err, ATTN_ENOMEM, "mask: no memory for a description of %zu bytes", bytes);
+}
+
+/* ---- letters and words -------------------------------------------------------------------- */
+
+static void skip_blanks(struct mask_parser *p)
+{
+    p->at += strspn(p->at, " \t");
+}
+
+int attn_mask_is_letter(char c)
+{
+    return c != '\0' && strchr(LETTERS, c) != NULL;
+}
+
+int attn_mask_slice_is(struct mask_slice arg, const char *word)
+{
+    return (int64_t)strlen(word) == arg.size && memcmp(arg.text, word, (size_t)arg.size) == 0;
+}
+
+struct mask_slice attn_mask_argument(struct mask_parser *p)
+{
+    if (!p->more)
+        attn_mask_fail_at(p, p->at - 1, "%s needs %s", p->call->name, p->call->needs);
+    skip_blanks(p);
+    struct mask_slice arg = {p->at, (int64_t)strspn(p->at, LETTERS DIGITS "+-./")};
+    p->at += arg.size;
+    if (arg.size == 0)
+        expected(p, "an argument was expected");
+    skip_blanks(p);
+    p->more = *p->at == ',';
+    if (p->more || *p->at == ')')
+        p->at++;
+    else
+        expected(p, "',' or ')' was expected after an argument");
+    return arg;
+}
+
+static void no_more(struct mask_parser *p)
+{
+    if (p->more)
+        attn_mask_fail_at(p, p->at - 1, "too many arguments: %s needs %s", p->call->name,
+                          p->call->needs);
+}
+
+void attn_mask_name(struct mask_parser *p, struct mask_slice arg)
+{
+    no_more(p);
+    if (arg.size >= MASK_NAME_ROOM)
+        attn_mask_fail_at(p, arg.text, "a name of %lld bytes; up to %d would work",
+                          (long long)arg.size, MASK_NAME_ROOM - 1);
+    if (p->status != ATTN_OK)
+        return;
+    memcpy(p->name, arg.text, (size_t)arg.size);
+    p->name[arg.size] = '\0';
+    p->name_at = arg.text;
+}
+
+/* ---- numbers ------------------------------------------------------------------------------ */
+
+const struct mask_least mask_natural = {0, "0 or more was expected"};
+
+int64_t attn_mask_whole(struct mask_parser *p, struct mask_slice arg)
+{
+    const char *c = arg.text + (*arg.text == '+' || *arg.text == '-');
+    const char *end = arg.text + arg.size;
+    int64_t n = 0;
+    if (c >= end || (int64_t)strspn(c, DIGITS) < end - c)
+        attn_mask_fail_at(p, arg.text, "'%.*s' is not a whole number", MASK_SLICE(arg));
+    for (; c < end && p->status == ATTN_OK; c++) {
+        if (n <= (MASK_NUMBER_MAX - (*c - '0')) / 10)
+            n = 10 * n + (*c - '0');
+        else
+            attn_mask_fail_at(p, arg.text, "'%.*s' is too large: numbers go up to 2^60",
+                              MASK_SLICE(arg));
+    }
+    return *arg.text == '-' ? -n : n;
+}
+
+int64_t attn_mask_number_of(struct mask_parser *p, struct mask_slice arg,
+                            const struct mask_least *least)
+{
+    int64_t n = attn_mask_whole(p, arg);
+    if (n < least->number)
+        attn_mask_fail_at(p, arg.text, "'%.*s': %s", MASK_SLICE(arg), least->says);
+    return p->status == ATTN_OK ? n : least->number;
+}
+
+int64_t attn_mask_number(struct mask_parser *p, const struct mask_least *least)
+{
+    return attn_mask_number_of(p, attn_mask_argument(p), least);
+}
+
+int64_t attn_mask_length_of(struct mask_parser *p, struct mask_slice arg)
+{
+    int64_t length = attn_mask_number_of(p, arg, &mask_natural);
+    if (length > p->mask->shape.n_key)
+        attn_mask_fail_at(p, arg.text, "length %lld exceeds Lk = %lld", (long long)length,
+                          (long long)p->mask->shape.n_key);
+    return length;
+}
+
+void attn_mask_one_for_each(struct mask_parser *p, struct mask_node *node, int64_t n,
+                            const char *begin)
+{
+    if (n != 1 && n != p->mask->shape.batch)
+        attn_mask_fail_at(p, begin,
+                          "%lld of them for %lld batches: give one for each, or one for all",
+                          (long long)n, (long long)p->mask->shape.batch);
+    node->by_batch = n > 1;
+}
+
+/* ---- tensors: found, and checked once, so that later calls need not check them --------------- */
+
+int attn_mask_find(struct mask_parser *p, const char *part, struct attn_mask_tensor *tensor)
+{
+    const char *call = p->call->name, *name = p->name;
+    if (p->source == NULL)
+        attn_mask_fail_at(p, p->name_at, "%s(%s) names a tensor, and no tensors were given here",
+                          call, name);
+    if (p->status != ATTN_OK)
+        return 0;
+    *tensor = (struct attn_mask_tensor){0};
+    enum attn_status status = p->source->find(p->source->arg, name, part, tensor, p->err);
+    int64_t least = 1;
+    for (int a = 0; a < tensor->n_axes && a < 4; a++)
+        least = mask_min(least, tensor->extent[a]);
+    if (status != ATTN_OK)
+        attn_mask_stop(p, status);
+    else if (tensor->width != 1 && tensor->width != 4 && tensor->width != 8)
+        MASK_FAIL_TENSOR(p, "%s(%s): elements of %d bytes; bool, u8, i32 and i64 would work", call,
+                         name, tensor->width);
+    else if (tensor->n_axes < 1 || tensor->n_axes > 4)
+        MASK_FAIL_TENSOR(p, "%s(%s): %d axes; 1 to 4 would work", call, name, tensor->n_axes);
+    else if (least < 0 || (least > 0 && tensor->data == NULL))
+        MASK_FAIL_TENSOR(p, "%s(%s): the tensor has no data, or a negative extent", call, name);
+    return p->status == ATTN_OK;
+}
+
+const char *attn_mask_extents(const struct attn_mask_tensor *t, char text[96])
+{
+    int used = 0;
+    for (int a = 0; a < t->n_axes; a++)
+        used += snprintf(text + used, 96 - (size_t)used, "%s%lld", a > 0 ? "," : "[",
+                         (long long)t->extent[a]);
+    snprintf(text + used, 96 - (size_t)used, "]");
+    return text;
 }
 
 /* ---- growing arrays ----------------------------------------------------------------------- */
@@ -131,13 +281,10 @@ static int64_t push_node(struct mask_parser *p, const struct mask_node *node)
 
 /* ---- trees -------------------------------------------------------------------------------- */
 
-/* Children on their way into a node, in two chains: the scattered ones stand behind the others,
- * because a row of the others is a stream of runs, and is listed as one. */
+/* Children on their way into a node. */
 struct family {
     int kind;
-    struct {
-        int64_t first, last, n;
-    } chain[2]; /* [scattered] */
+    int64_t first, last, n;
 };
 
 /* (a & b) & c is a & b & c. */
@@ -153,38 +300,27 @@ static void family_add(struct mask_parser *p, struct family *family, int64_t ind
         }
         return;
     }
-    int scattered = all[index].scattered;
-    if (family->chain[scattered].n++ == 0)
-        family->chain[scattered].first = index;
+    if (family->n++ == 0)
+        family->first = index;
     else
-        all[family->chain[scattered].last].next = index;
-    family->chain[scattered].last = index;
+        all[family->last].next = index;
+    family->last = index;
     all[index].next = -1;
 }
 
-/* A node above a chain; a chain of one needs none. */
-static int64_t join(struct mask_parser *p, int kind, int64_t first)
+/* A node above the children; one of them needs none. */
+static int64_t family_join(struct mask_parser *p, const struct family *family)
 {
-    struct mask_node node = {.kind = kind, .child = first, .next = -1};
+    struct mask_node node = {.kind = family->kind, .child = family->first, .next = -1};
     const struct mask_node *all = p->mask->node;
-    if (p->status != ATTN_OK || all[first].next < 0)
-        return first;
-    for (int64_t c = first; c >= 0; c = all[c].next) {
-        node.scattered |= all[c].scattered;
+    if (p->status != ATTN_OK || family->n == 1)
+        return family->first;
+    for (int64_t c = family->first; c >= 0; c = all[c].next) {
+        node.counts_tokens |= all[c].counts_tokens;
         node.by_batch |= all[c].by_batch;
         node.by_head |= all[c].by_head;
     }
     return push_node(p, &node);
-}
-
-static int64_t family_join(struct mask_parser *p, const struct family *family)
-{
-    int has_plain = family->chain[0].n > 0, has_scattered = family->chain[1].n > 0;
-    int64_t plain = has_plain ? join(p, family->kind, family->chain[0].first) : -1;
-    if (has_plain && has_scattered && p->status == ATTN_OK)
-        p->mask->node[plain].next = family->chain[1].first;
-    return has_scattered ? join(p, family->kind, has_plain ? plain : family->chain[1].first)
-                         : plain;
 }
 
 /* ---- calls -------------------------------------------------------------------------------- */
@@ -208,22 +344,23 @@ static void unknown_call(struct mask_parser *p, struct mask_slice word)
 /* Reads the text between the parentheses of a call into its nodes. */
 static void arguments(struct mask_parser *p, const char *begin, struct mask_node *part)
 {
-    attn_mask_skip_blanks(p);
+    skip_blanks(p);
     p->more = *p->at == '(';
     p->at += p->more;
-    attn_mask_skip_blanks(p);
+    skip_blanks(p);
     if (!p->more || *p->at == ')')
         attn_mask_fail_at(p, begin, "%s needs %s", p->call->name, p->call->needs);
     p->call->read(p, part);
-    attn_mask_no_more(p);
+    no_more(p);
 }
 
 /* The nodes of one call are joined by | when there are several. */
 static int64_t call(struct mask_parser *p)
 {
-    struct mask_slice word = attn_mask_word(p);
+    struct mask_slice word = {p->at, (int64_t)strspn(p->at, LETTERS DIGITS)};
     struct family family = {.kind = MASK_any_of};
     int kind = 0;
+    p->at += word.size;
     while (kind < MASK_KINDS && (attn_mask_kinds[kind]->name == NULL ||
                                  !attn_mask_slice_is(word, attn_mask_kinds[kind]->name)))
         kind++;
@@ -234,10 +371,12 @@ static int64_t call(struct mask_parser *p)
     struct mask_node part[MASK_PARTS] = {{.kind = kind}};
     p->call = attn_mask_kinds[kind];
     p->parts = 1;
+    p->counts_tokens = 0;
     if (p->call->read != NULL)
         arguments(p, word.text, part);
     for (int n = 0; n < p->parts; n++) {
         part[n].child = part[n].next = -1;
+        part[n].counts_tokens = p->counts_tokens;
         family_add(p, &family, push_node(p, &part[n]));
     }
     return family_join(p, &family);
@@ -259,7 +398,7 @@ static int64_t parentheses(struct mask_parser *p)
     snprintf(what, sizeof what, "'&', '|' or the ')' of column %lld was expected",
              (long long)(open - p->mask->text) + 1);
     if (*p->at != ')')
-        attn_mask_expected(p, what);
+        expected(p, what);
     else
         p->at++;
     return index;
@@ -268,14 +407,14 @@ static int64_t parentheses(struct mask_parser *p)
 static int64_t item(struct mask_parser *p)
 {
     int64_t index = -1;
-    attn_mask_skip_blanks(p);
+    skip_blanks(p);
     if (*p->at == '(')
         index = parentheses(p);
     else if (attn_mask_is_letter(*p->at))
         index = call(p);
     else
-        attn_mask_expected(p, "a mask was expected, such as causal(br) or none");
-    attn_mask_skip_blanks(p);
+        expected(p, "a mask was expected, such as causal(br) or none");
+    skip_blanks(p);
     return index;
 }
 
@@ -318,7 +457,7 @@ static void whole(struct mask_parser *p)
     if (p->status == ATTN_OK)
         p->mask->root = chain(p, MASK_any_of);
     if (*p->at != '\0')
-        attn_mask_expected(p, "'&', '|' or the end of the text was expected");
+        expected(p, "'&', '|' or the end of the text was expected");
 }
 
 enum attn_status attn_mask_parse(const char *text, const struct attn_mask_shape *shape,

@@ -1,7 +1,6 @@
 /* & and |: the kinds that join others.
  *
- * The files that count and list (mask_count.c, mask_row.c, mask_tile.c) look at their children
- * themselves. */
+ * The files that count and list (mask_count.c, mask_row.c) look at their children themselves. */
 #include "ref/mask/mask_internal.h"
 
 /* The first child that says `decides` decides. */

@@ -7,6 +7,7 @@
  * oracle runs after everything was read.  A result that is wrong has no time. */
 #include <inttypes.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,14 +41,15 @@ static void tell(void *arg, enum attn_plugin_phase phase)
 static enum attn_status find_subject(struct attn_point_work *work, struct attn_error *err)
 {
     const struct attn_point *p = work->point;
-    struct attn_external *x = &work->x;
+    const int is_ours = p->route[0] == '\0';
+    struct attn_subject *x = &work->x;
     if (x->spec.impl != NULL) /* given */
         return ATTN_OK;
-    x->route = attn_external_route_of(p->route);
-    x->source = x->route != &attn_own_route ? p->source : p->spec;
+    x->route = attn_subject_route_of(p->route);
+    x->source = is_ours ? p->spec : p->source;
     x->claims_path = work->how->claims;
     snprintf(x->name, sizeof x->name, "%.31s", p->spec);
-    work->claims = x->route != &attn_own_route ? &x->claims : NULL;
+    work->claims = is_ours ? NULL : &x->claims;
     if (x->route->load == NULL)
         return attn_point_command_open(work, err);
     enum attn_status status = x->route->load(x, err);
@@ -88,7 +90,7 @@ static enum attn_status price(struct attn_point_work *work, struct attn_error *e
     struct attn_point *p = work->point;
     if (work->x.spec.options.runner == NULL) /* else the others have more of it */
         p->floor_bytes = attn_setup_bytes(&work->setup);
-    if (work->command != NULL) {
+    if (work->is_started) {
         p->ranks = 1;
         attn_preflight_pairs(&work->setup.problem, p);
         return ATTN_OK;
@@ -290,7 +292,7 @@ static enum attn_status run_calls(struct attn_point_work *work, struct attn_erro
 
 static enum attn_status run(struct attn_point_work *work, struct attn_error *err)
 {
-    if (work->command != NULL)
+    if (work->is_started)
         return attn_point_command_run(work, err);
     if (work->point->stack.n == 0)
         return run_calls(work, err);
@@ -307,7 +309,7 @@ static enum attn_status run(struct attn_point_work *work, struct attn_error *err
 static void fail(struct attn_point_work *work, const struct attn_error *err)
 {
     attn_point_fail(work->point, err);
-    if (err->status == ATTN_ENOMEM && work->command == NULL)
+    if (err->status == ATTN_ENOMEM && !work->is_started)
         work->point->status = ATTN_POINT_OUT_OF_MEMORY;
 }
 
@@ -324,7 +326,7 @@ void attn_point_measure_spec(const struct attn_point_how *how, const struct attn
     struct attn_resident all;
     double start = attn_seconds(CLOCK_MONOTONIC);
     work->how = how;
-    work->x = (struct attn_external){.route = &attn_own_route, .spec = *spec};
+    work->x = (struct attn_subject){.route = &attn_own_route, .spec = *spec};
     work->point = p;
     work->earlier = p->judged; /* the verdict of the same bits, and of nothing else */
     attn_point_unverified(p);
@@ -355,7 +357,7 @@ void attn_point_measure_spec(const struct attn_point_how *how, const struct attn
         attn_point_share_numbers(work, &all);
     }
     attn_ledger_clear(&work->ledger);
-    attn_point_command_close(work);
+    attn_helper_close(&work->launcher, SIGTERM);
     attn_setup_close(&work->setup);
     free(work->use);
     free(work);

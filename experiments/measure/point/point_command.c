@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "experiments/cli/cli.h"
@@ -50,52 +48,23 @@ static int export_repeats(const struct attn_point_how *how)
  * exec: a point with gigabytes of tensors would see its own.  So a launcher is forked before there
  * are any; it holds about a megabyte, less than any program.  It also outlives a point that is
  * killed by just long enough to end the command, with all its processes. */
-struct attn_point_launcher {
-    pid_t pid;
-    int to, from;
-};
-
 struct reply {
     int error;
     struct attn_process ran;
 };
 
-/* Runs the command on the folder that is named, again and again. */
-static void serve(pid_t parent, int from, int to, const char *command)
+/* Runs the command on the folder that is named, again and again.  SIGTERM ends the command too
+ * (ending.h). */
+static void serve(void *command, int from, int to)
 {
     static char folder[ATTN_FOLDER_PATH];
     struct reply reply;
     memset(&reply, 0, sizeof reply);
-    signal(SIGTERM, SIG_DFL); /* which ends the command too (ending.h) */
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent) /* it died before that was said */
-        _exit(0);
     while (attn_pipe_read(from, folder, sizeof folder)) {
         reply.error = attn_exec_run(command, folder, 0, &reply.ran) == 0 ? 0 : errno;
         if (!attn_pipe_write(to, &reply, sizeof reply))
             break;
     }
-    _exit(0);
-}
-
-/* 0, or -1 with errno; the process ends soon after that, and its pipes with it. */
-static int launcher_open(struct attn_point_launcher *l, const char *command)
-{
-    int to[2], from[2];
-    pid_t parent = getpid();
-    if (attn_pipe(to) != 0 || attn_pipe(from) != 0)
-        return -1;
-    l->pid = fork();
-    if (l->pid == 0) {
-        close(to[1]);
-        close(from[0]);
-        serve(parent, to[0], from[1], command);
-    }
-    l->to = to[1];
-    l->from = from[0];
-    close(to[0]);
-    close(from[1]);
-    return l->pid < 0 ? -1 : 0;
 }
 
 /* Run the command on the files in a folder. */
@@ -106,8 +75,8 @@ static enum attn_status run(struct attn_point_work *work, const char *folder,
     char name[ATTN_FOLDER_PATH] = "";
     struct attn_error err = {ATTN_OK, ""};
     snprintf(name, sizeof name, "%s", folder);
-    if (!attn_pipe_write(work->command->to, name, sizeof name) ||
-        !attn_pipe_read(work->command->from, &answer, sizeof answer))
+    if (!attn_pipe_write(work->launcher.to, name, sizeof name) ||
+        !attn_pipe_read(work->launcher.from, &answer, sizeof answer))
         answer.error = EPIPE;
     *ran = answer.ran;
     if (answer.error != 0) {
@@ -219,22 +188,9 @@ enum attn_status attn_point_command_run(struct attn_point_work *work, struct att
 
 enum attn_status attn_point_command_open(struct attn_point_work *work, struct attn_error *err)
 {
-    struct attn_point_launcher *l = attn_cli_need(calloc(1, sizeof *l));
-    work->command = l;
-    if (export_repeats(work->how) != 0 || launcher_open(l, work->x.source) != 0)
+    work->is_started = 1;
+    if (export_repeats(work->how) != 0 ||
+        attn_helper_open(&work->launcher, serve, work->point->source, SIGTERM) != 0)
         return attn_fail(err, ATTN_ENOMEM, "no process for the command: %s", strerror(errno));
     return attn_claims_read(work->x.claims_path, &work->x.claims, err);
-}
-
-void attn_point_command_close(struct attn_point_work *work)
-{
-    struct attn_point_launcher *l = work->command;
-    if (l != NULL && l->pid > 0) {
-        close(l->to);
-        close(l->from);
-        kill(l->pid, SIGTERM);
-        while (waitpid(l->pid, NULL, 0) < 0 && errno == EINTR)
-            continue;
-    }
-    free(l);
 }

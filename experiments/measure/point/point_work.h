@@ -12,26 +12,28 @@
 #include "experiments/measure/machine.h"
 #include "experiments/measure/point/point.h"
 #include "optimized/parallel/layout/rank_box.h"
-#include "tests/harness/subject/external.h"
+#include "tests/harness/base/process.h"
 #include "tests/harness/subject/plugin.h"
+#include "tests/harness/subject/subject.h"
 
 /* Everything about the one point. */
 struct attn_point_work {
     const struct attn_point_how *how;
     struct attn_point *point;
-    struct attn_external x; /* that is measured */
+    struct attn_subject x; /* that is measured */
     struct attn_setup setup;
     struct attn_ledger ledger;
     struct attn_point_stack *stack; /* of layers; NULL: one call */
     struct attn_saved saved;        /* of the forward call that a backward point needs */
     struct attn_rank_use *use;      /* [ranks] */
     double cpu_max[ATTN_RECORD_TIMES], cpu_sum[ATTN_RECORD_TIMES];
-    double plugin_wall, plugin_cpu;      /* of its last call, by the clock right around it     */
-    struct attn_point_launcher *command; /* NULL: it is called in this process */
-    const struct attn_claims *claims;    /* of what is not ours; NULL: ours                    */
-    int is_told;                         /* a command failed, and the point says so already */
-    int64_t highest;                     /* VmHWM before the mark of the calls was set      */
-    struct attn_judged earlier;          /* of an earlier round, or unknown */
+    double plugin_wall, plugin_cpu; /* of its last call, by the clock right around it     */
+    int is_started;                 /* it is a command, which the launcher starts on the case */
+    struct attn_helper launcher;
+    const struct attn_claims *claims; /* of what is not ours; NULL: ours                    */
+    int is_told;                      /* a command failed, and the point says so already */
+    int64_t highest;                  /* VmHWM before the mark of the calls was set      */
+    struct attn_judged earlier;       /* of an earlier round, or unknown */
 };
 
 /* attn_point_measure of a spec that no text has; impl NULL: of that which the point has. */
@@ -62,7 +64,6 @@ static inline int64_t attn_point_without_mask(const struct attn_point *point, in
  * read.  A failure of the command itself is in the point, and work->is_told. */
 enum attn_status attn_point_command_open(struct attn_point_work *work, struct attn_error *err);
 enum attn_status attn_point_command_run(struct attn_point_work *work, struct attn_error *err);
-void attn_point_command_close(struct attn_point_work *work);
 
 /* ---- point_judge.c --------------------------------------------------------------------------- */
 

@@ -149,7 +149,7 @@ static enum attn_status introduce(struct attn_grading *g, struct attn_error *err
     enum attn_status status = attn_claims_read(of->x.claims_path, &s->x.claims, err);
     snprintf(ring, sizeof ring, "ring:ranks=%d", g->task->claims.ranks);
     return status == ATTN_OK && g->task->claims.ranks > 0
-               ? attn_external_set_scheme(&s->x, ring, err)
+               ? attn_subject_set_scheme(&s->x, ring, err)
                : status;
 }
 
@@ -254,11 +254,8 @@ void attn_grade(const struct attn_task *task, const struct attn_submission *of,
     char changed[400], temporary[ATTN_FOLDER_PATH];
     struct attn_error err = {0};
     struct stat judge = {0};
-    struct work w = {
-        task, of,
-        mmap(NULL, sizeof *sheet, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0),
-        temporary};
-    if (w.sheet == MAP_FAILED)
+    struct work w = {task, of, attn_process_share(sizeof *sheet), temporary};
+    if (w.sheet == NULL)
         attn_cli_lack("no memory for a sheet of points");
     if (attn_temporary_open(temporary, &err) != ATTN_OK)
         attn_cli_lack("%s", err.text);

@@ -118,12 +118,12 @@ static void run_reading(void *arg)
 {
     struct reading *r = arg;
     struct rusage used;
-    struct attn_external x = {.route = &attn_plugin_route,
-                              .source = r->g->of->x.source,
-                              .timeout_s = LIMIT_S,
-                              .how = {.calls = 1},
-                              .diagnosed_s = LIMIT_S}; /* of what fails the cases say why */
-    const struct attn_external_route *route = x.route;
+    struct attn_subject x = {.route = &attn_plugin_route,
+                             .source = r->g->of->x.source,
+                             .timeout_s = LIMIT_S,
+                             .how = {.calls = 1},
+                             .diagnosed_s = LIMIT_S}; /* of what fails the cases say why */
+    const struct attn_subject_route *route = x.route;
     malloc_trim(0); /* memory that the plug-in would get from us without a page more */
     r->status = route->open(&x, &r->err);
     if (r->status != ATTN_OK)
@@ -171,9 +171,8 @@ static int read_length(struct attn_grading *g, const char *text, double *bytes,
     int64_t need;
     if (!read_case(g, text, &c, o))
         return 0;
-    struct reading *r =
-        mmap(NULL, sizeof *r, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (r == MAP_FAILED)
+    struct reading *r = attn_process_share(sizeof *r);
+    if (r == NULL)
         attn_cli_lack("no memory for a reading of memory");
     r->g = g;
     snprintf(r->asked.name, sizeof r->asked.name, "memory");

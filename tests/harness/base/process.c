@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -270,13 +272,20 @@ int attn_process_shell(const char *command, const char *first, const char *secon
     return failed;
 }
 
+/* ---- forks ----------------------------------------------------------------------------------- */
+
+static pid_t fork_off(void)
+{
+    attn_ending_prepare();
+    fflush(NULL);
+    return fork();
+}
+
 int attn_process_fork(void (*work)(void *arg), void *arg, double seconds, struct attn_process *p)
 {
     static const int none[2] = {-1, -1};
     begin(p);
-    attn_ending_prepare();
-    fflush(NULL);
-    pid_t pid = fork();
+    pid_t pid = fork_off();
     if (pid == 0) {
         work(arg);
         _exit(0);
@@ -285,4 +294,54 @@ int attn_process_fork(void (*work)(void *arg), void *arg, double seconds, struct
         return -1;
     finish(pid, none, seconds, p);
     return 0;
+}
+
+int attn_helper_open(struct attn_helper *h, void (*serve)(void *arg, int from, int to), void *arg,
+                     int death)
+{
+    int to[2] = {-1, -1}, from[2] = {-1, -1};
+    const pid_t parent = getpid();
+    *h = (struct attn_helper){-1, -1, -1};
+    if (attn_pipe(to) == 0 && attn_pipe(from) == 0)
+        h->pid = fork_off();
+    const int error = errno;
+    if (h->pid == 0) {
+        signal(death, SIG_DFL);
+        prctl(PR_SET_PDEATHSIG, death);
+        close(to[1]);
+        close(from[0]);
+        if (getppid() == parent) /* else it died before that was said */
+            serve(arg, to[0], from[1]);
+        _exit(0);
+    }
+    if (h->pid < 0) {
+        close_both(to);
+        close_both(from);
+        errno = error;
+        return -1;
+    }
+    close(to[0]);
+    close(from[1]);
+    h->to = to[1];
+    h->from = from[0];
+    return 0;
+}
+
+void attn_helper_close(struct attn_helper *h, int number)
+{
+    struct attn_process end;
+    if (h->pid <= 0)
+        return;
+    close(h->to);
+    close(h->from);
+    if (number != 0)
+        kill(h->pid, number);
+    attn_process_reap(h->pid, 0, &end);
+    *h = (struct attn_helper){0, -1, -1};
+}
+
+void *attn_process_share(size_t bytes)
+{
+    void *all = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return all != MAP_FAILED ? all : NULL;
 }

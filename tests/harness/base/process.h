@@ -45,6 +45,23 @@ int attn_process_shell(const char *command, const char *first, const char *secon
  * what it has in its buffers. */
 int attn_process_fork(void (*work)(void *arg), void *arg, double seconds, struct attn_process *p);
 
+/* A helper is a fork that serves us: we write requests to `to`, and it writes answers that we read
+ * in `from`.  What serve(arg, from, to) starts has not seen what this process does from now on: our
+ * memory does not count for it, and no thread of ours is missing in it.  It gets the signal `death`
+ * when we die.  0, or -1 with errno. */
+struct attn_helper {
+    pid_t pid; /* 0: none */
+    int to, from;
+};
+int attn_helper_open(struct attn_helper *h, void (*serve)(void *arg, int from, int to), void *arg,
+                     int death);
+
+/* Close the pipes, send the signal (0: none; it leaves where it reads), wait for its end. */
+void attn_helper_close(struct attn_helper *h, int number);
+
+/* Memory that is shared with all forks, of zeros, for munmap; NULL with errno. */
+void *attn_process_share(size_t bytes);
+
 /* ---- for those who talk with a process while it runs ----------------------------------------- */
 
 /* Start a program ("/proc/self/exe": this one) in a folder (NULL: here); its descriptors 0 to n - 1

@@ -330,6 +330,19 @@ enum attn_status attn_claims_allow(const struct attn_claims *claims, const struc
     return ATTN_OK;
 }
 
+enum attn_status attn_claims_allow_case(const struct attn_claims *claims, const struct attn_case *c,
+                                        enum attn_route route, struct attn_error *err)
+{
+    struct attn_setup setup;
+    unsigned needs;
+    enum attn_status status = attn_setup_describe(c, &setup, err);
+    if (status != ATTN_OK)
+        return status;
+    status = attn_claims_allow(claims, &setup, route, &needs, err);
+    attn_setup_close(&setup);
+    return status;
+}
+
 /* ---- precisions and LSE ---------------------------------------------------------------------- */
 
 #define NUMBER(member, limit)                                                             \

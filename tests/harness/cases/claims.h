@@ -103,6 +103,10 @@ void attn_claims_want(const struct attn_claims *claims, const struct attn_setup 
 enum attn_status attn_claims_allow(const struct attn_claims *claims, const struct attn_setup *setup,
                                    enum attn_route route, unsigned *needs, struct attn_error *err);
 
+/* The same of a case that is not set up; what attn_setup_describe says too. */
+enum attn_status attn_claims_allow_case(const struct attn_claims *claims, const struct attn_case *c,
+                                        enum attn_route route, struct attn_error *err);
+
 /* How a mask is given: not at all, in numbers, or as bytes. */
 enum attn_claims_mask { ATTN_CLAIMS_NO_MASK, ATTN_CLAIMS_BAND, ATTN_CLAIMS_BYTES };
 struct attn_given_mask {

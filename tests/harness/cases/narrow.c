@@ -66,14 +66,7 @@ void attn_case_narrow(const struct attn_claims *claims, struct attn_case *c)
 
 /* ---- few shapes ------------------------------------------------------------------------------ */
 
-enum { EXTENTS = 7, APART = 1000000 };
-
-static int64_t *extent_of(struct attn_case *c, int n)
-{
-    int64_t *const at[EXTENTS] = {&c->batch, &c->heads, &c->kv_heads, &c->n_query,
-                                  &c->n_key, &c->d_key, &c->d_value};
-    return at[n];
-}
+enum { APART = 1000000 };
 
 /* Octaves between two shapes; APART where one has groups, another width of V, fewer or more keys
  * than queries, or nothing, and the other has not. */
@@ -84,25 +77,12 @@ static double octaves(struct attn_case *a, struct attn_case *b)
                 (a->d_key == a->d_value) != (b->d_key == b->d_value) ||
                 (a->n_query < a->n_key) != (b->n_query < b->n_key) ||
                 (a->n_query > a->n_key) != (b->n_query > b->n_key);
-    for (int n = 0; n < EXTENTS; n++) {
-        double x = (double)*extent_of(a, n), y = (double)*extent_of(b, n);
+    for (int n = 0; n < ATTN_CASE_EXTENTS; n++) {
+        double x = (double)*attn_case_extent(a, n), y = (double)*attn_case_extent(b, n);
         other |= (x == 0) != (y == 0);
         sum += fabs(log2((x + 1) / (y + 1)));
     }
     return other ? APART : sum;
-}
-
-/* 1: the case can be set up and is allowed. */
-static int can_be(const struct attn_case *c, const struct attn_claims *claims,
-                  enum attn_route route)
-{
-    struct attn_setup setup;
-    unsigned needs;
-    if (attn_setup_open(c, &setup, NULL) != ATTN_OK)
-        return 0;
-    int allowed = attn_claims_allow(claims, &setup, route, &needs, NULL) == ATTN_OK;
-    attn_setup_close(&setup);
-    return allowed;
 }
 
 /* *c at the nearest of n shapes that it can have; as shape[0], where there is none. */
@@ -114,9 +94,10 @@ static void take_nearest(const struct attn_tier_list *list, enum attn_route rout
     for (int s = 0; s < n; s++) {
         struct attn_case moved = *c;
         double far = octaves(shape[s], c);
-        for (int x = 0; x < EXTENTS; x++)
-            *extent_of(&moved, x) = *extent_of(shape[s], x);
-        if (far < least && (far == 0 || can_be(&moved, &list->claims, route))) {
+        for (int x = 0; x < ATTN_CASE_EXTENTS; x++)
+            *attn_case_extent(&moved, x) = *attn_case_extent(shape[s], x);
+        if (far < least &&
+            (far == 0 || attn_claims_allow_case(&list->claims, &moved, route, NULL) == ATTN_OK)) {
             least = far;
             best = moved;
         }
@@ -149,7 +130,9 @@ void attn_few_shapes(struct attn_tier_list *list, enum attn_route route)
     list->lacks_memory |= c == NULL || far == NULL;
     for (int i = 0; i < list->n && !list->lacks_memory; i++) {
         attn_case_parse(list->at[i].battery.text, &c[i], NULL);
-        far[i] = can_be(&c[i], &list->claims, route) ? APART : -1; /* else to be refused */
+        far[i] = attn_claims_allow_case(&list->claims, &c[i], route, NULL) == ATTN_OK
+                     ? APART
+                     : -1; /* else to be refused */
     }
     int chosen = list->lacks_memory ? 0 : choose_shapes(c, far, list->n, shape);
     for (int i = 0; i < list->n && chosen > 0; i++) {

@@ -225,18 +225,12 @@ static void draw(struct dice *d, struct attn_case *c)
 
 static int is_allowed(const struct dice *d, const struct attn_case *c)
 {
-    struct attn_setup setup;
-    unsigned needs;
     struct attn_case parsed;
     char text[ATTN_CASE_TEXT];
     attn_case_print(c, text);
     if (c->kv_shared && attn_case_parse(text, &parsed, NULL) != ATTN_OK)
         return 0; /* V has to be a tensor of its own */
-    if (attn_setup_describe(c, &setup, NULL) != ATTN_OK)
-        return 0;
-    int allowed = attn_claims_allow(d->claims, &setup, d->route, &needs, NULL) == ATTN_OK;
-    attn_setup_close(&setup);
-    return allowed;
+    return attn_claims_allow_case(d->claims, c, d->route, NULL) == ATTN_OK;
 }
 
 void attn_soak_case(const struct attn_soak_source *source, uint64_t number, struct attn_case *c)

@@ -162,20 +162,15 @@ static int shrink_mask(struct shrinker *s)
 
 /* ---- extents --------------------------------------------------------------------------------- */
 
-static int64_t *extent_of(struct attn_case *c, int which)
-{
-    int64_t *const extent[] = {&c->batch, &c->n_query, &c->n_key, &c->d_key, &c->d_value};
-    return extent[which];
-}
-
 /* 1, half, one less: whichever is the first that still fails. */
 static int shrink_extents(struct shrinker *s)
 {
+    static const int alone[] = {0, 3, 4, 5, 6}; /* heads go with those of K and V */
     int any = 0;
     for (int which = 0; which < 5; which++)
         for (int step = 0; step < 3; step++) {
             struct attn_case c = *s->best;
-            int64_t *n = extent_of(&c, which);
+            int64_t *n = attn_case_extent(&c, alone[which]);
             if (*n <= 1)
                 break;
             *n = step == 0 ? 1 : step == 1 ? *n / 2 : *n - 1;

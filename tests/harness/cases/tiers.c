@@ -143,19 +143,6 @@ void attn_case_reshape(const struct attn_claims *claims, struct attn_case *c)
                    : c->n_query;
 }
 
-static enum attn_status is_allowed(const struct attn_case *c, const struct attn_claims *claims,
-                                   enum attn_route route, struct attn_error *err)
-{
-    struct attn_setup setup;
-    unsigned needs;
-    enum attn_status status = attn_setup_describe(c, &setup, err);
-    if (status != ATTN_OK)
-        return status;
-    status = attn_claims_allow(claims, &setup, route, &needs, err);
-    attn_setup_close(&setup);
-    return status;
-}
-
 enum attn_status attn_case_within(const struct attn_battery_case *hand,
                                   const struct attn_claims *claims, enum attn_route route,
                                   struct attn_case *c, struct attn_error *err)
@@ -167,28 +154,28 @@ enum attn_status attn_case_within(const struct attn_battery_case *hand,
     *c = written;
     if (!take_type(hand, claims, c)) {
         *c = written;
-        return is_allowed(c, claims, route, err);
+        return attn_claims_allow_case(claims, c, route, err);
     }
     if (strstr(hand->name, "scale") == NULL) /* those need their scale */
         attn_case_narrow(claims, c);
-    if (is_allowed(c, claims, route, NULL) == ATTN_OK)
+    if (attn_claims_allow_case(claims, c, route, NULL) == ATTN_OK)
         return ATTN_OK;
     take_pass(hand, claims, c);
     own = *c;
-    if (is_allowed(c, claims, route, NULL) == ATTN_OK)
+    if (attn_claims_allow_case(claims, c, route, NULL) == ATTN_OK)
         return ATTN_OK;
     if (!keeps_extents(hand->name))
         attn_case_reshape(claims, c);
     attn_case_narrow(claims, c);
-    status = is_allowed(c, claims, route, err);
+    status = attn_claims_allow_case(claims, c, route, err);
     if (status == ATTN_OK || status == ATTN_ENOMEM)
         return status;
     *c = own;
-    status = is_allowed(c, claims, route, err);
+    status = attn_claims_allow_case(claims, c, route, err);
     if (status != ATTN_EINVAL)
         return status;
     *c = written; /* another type cannot hold its data */
-    return is_allowed(c, claims, route, err);
+    return attn_claims_allow_case(claims, c, route, err);
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */
@@ -253,7 +240,7 @@ static void take_choice(void *arg, const char *name, const struct attn_choice *c
     attn_choice_print(table, choice, values, sizeof values);
     snprintf(why, sizeof why, "what kernels branch on: %s",
              values[0] != '\0' ? values : "nothing unusual");
-    if (is_allowed(&c, table->claims, x->route, NULL) == ATTN_OK)
+    if (attn_claims_allow_case(table->claims, &c, x->route, NULL) == ATTN_OK)
         add(x->list, name, &c, "", why, choice);
     else
         x->list->refused++;
@@ -262,7 +249,7 @@ static void take_choice(void *arg, const char *name, const struct attn_choice *c
 static void take_corner(void *arg, const char *name, const struct attn_case *c)
 {
     const struct making *x = arg;
-    if (is_allowed(c, &x->list->claims, x->route, NULL) == ATTN_OK)
+    if (attn_claims_allow_case(&x->list->claims, c, x->route, NULL) == ATTN_OK)
         add(x->list, name, c, "", "faults that strike from some batch, heads, lengths and d on",
             NULL);
     else

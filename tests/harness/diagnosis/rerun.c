@@ -237,20 +237,12 @@ static int run_plain(const struct attn_spec *spec, const struct attn_claims *cla
 {
     char text[ATTN_CASE_TEXT];
     struct attn_case again;
-    struct attn_setup setup;
-    unsigned needs;
     attn_case_print(c, text);
     if (attn_case_parse(text, &again, NULL) != ATTN_OK)
         return 0;
-    if (claims != NULL) {
-        if (attn_setup_open(&again, &setup, NULL) != ATTN_OK)
-            return 0;
-        enum attn_status status =
-            attn_claims_allow(claims, &setup, ATTN_ROUTE_PLUGIN, &needs, NULL);
-        attn_setup_close(&setup);
-        if (status != ATTN_OK)
-            return 0;
-    }
+    if (claims != NULL &&
+        attn_claims_allow_case(claims, &again, ATTN_ROUTE_PLUGIN, NULL) != ATTN_OK)
+        return 0;
     attn_run_case(spec, &again, r);
     return 1;
 }

@@ -10,6 +10,7 @@
 
 #include "ref/problem.h"
 #include "tests/harness/base/fileio.h"
+#include "tests/harness/inputs/slots.h"
 
 static const char *const bias_name[] = {"none", "alibi", "full", "head", "row",
                                         "key",  "inf",   "nan",  NULL};
@@ -27,11 +28,6 @@ static const char *const dtype_name[] = {"f64", "f32", "bf16", "f16", NULL};
 static const char *const only_name[] = {"all", "q",   "k",  "v",  "bias", "sink",  "do",    "dlse",
                                         "o",   "lse", "dq", "dk", "dv",   "dbias", "dsink", NULL};
 static const char *const flag_name[] = {"0", "1", NULL};
-
-int attn_case_special_is_backward(enum attn_case_special special)
-{
-    return special == ATTN_SPECIAL_DO_NAN || special == ATTN_SPECIAL_DO_INF;
-}
 
 /* ---- words and numbers ----------------------------------------------------------------------- */
 
@@ -97,12 +93,18 @@ static void print_real(char *text, size_t size, double value)
 
 /* ---- parsing --------------------------------------------------------------------------------- */
 
+static const char letters[ATTN_CASE_EXTENTS + 1] = "bhgqkdv";
+
+/* An extent that is not given, by those before it; of queries and features there is none. */
+static int64_t preset_of(const struct attn_case *c, int n)
+{
+    const int64_t preset[ATTN_CASE_EXTENTS] = {1, 1, c->heads, -1, c->n_query, -1, c->d_key};
+    return preset[n];
+}
+
 static enum attn_status parse_shape(const char *text, struct attn_case *c, struct attn_error *err)
 {
-    static const char letters[] = "bhgqkdv";
-    int64_t *extent[7] = {&c->batch, &c->heads, &c->kv_heads, &c->n_query,
-                          &c->n_key, &c->d_key, &c->d_value};
-    int seen[7] = {0};
+    int seen[ATTN_CASE_EXTENTS] = {0};
     for (const char *p = text; *p != '\0';) {
         const char *letter = strchr(letters, *p);
         if (letter == NULL)
@@ -118,16 +120,15 @@ static enum attn_status parse_shape(const char *text, struct attn_case *c, struc
         enum attn_status status = read_count(what, p + 1, &p, INT64_MAX, &value, err);
         if (status != ATTN_OK)
             return status;
-        *extent[letter - letters] = (int64_t)value;
+        *attn_case_extent(c, (int)(letter - letters)) = (int64_t)value;
     }
     if (!seen[3] || !seen[5])
         return attn_fail(err, ATTN_EINVAL,
                          "shape '%s': q (queries) and d (features) must be there, as in q127d64",
                          text);
-    const int64_t preset[7] = {1, 1, c->heads, 0, c->n_query, 0, c->d_key};
-    for (int e = 0; e < 7; e++)
+    for (int e = 0; e < ATTN_CASE_EXTENTS; e++)
         if (!seen[e])
-            *extent[e] = e == 2 && !seen[1] ? 1 : preset[e];
+            *attn_case_extent(c, e) = preset_of(c, e);
     return ATTN_OK;
 }
 
@@ -246,13 +247,6 @@ static int int_of(const struct attn_case *c, const struct field *field)
     return value;
 }
 
-static double real_of(const struct attn_case *c, const struct field *field)
-{
-    double value;
-    memcpy(&value, (const char *)c + field->at, sizeof value);
-    return value;
-}
-
 /* br, tl, or a whole number with its sign. */
 static enum attn_status parse_alibi_offset(const char *value, struct attn_case *c,
                                            struct attn_error *err)
@@ -350,11 +344,7 @@ enum attn_status attn_case_fields(const char *text, struct attn_case *c, struct 
 static enum attn_status check_only(const struct attn_case *c, struct attn_error *err)
 {
     const char *name = only_name[c->only];
-    int gradient = name[0] == 'd', bias = strstr(name, "bias") != NULL;
-    int sink = strstr(name, "sink") != NULL;
-    if ((gradient && c->pass == ATTN_FORWARD) || (strcmp(name, "dlse") == 0 && !c->d_lse) ||
-        (strcmp(name, "dbias") == 0 && !c->d_bias) || (bias && c->bias <= ATTN_CASE_BIAS_ALIBI) ||
-        (sink && c->sink == ATTN_CASE_SINK_NONE))
+    if (!attn_case_has(c, c->only - 1))
         return attn_fail(err, ATTN_EINVAL,
                          "only=%s: this case has no such tensor; pass=bwd, dlse=1, a bias, "
                          "dbias=1 or a sink would make it",
@@ -466,20 +456,11 @@ enum attn_status attn_case_parse(const char *text, struct attn_case *c, struct a
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-static void print_shape(const struct attn_case *c, char text[ATTN_CASE_TEXT])
+static void print_shape(struct attn_case c, char text[ATTN_CASE_TEXT])
 {
-    if (c->batch != 1)
-        attn_append(text, ATTN_CASE_TEXT, "b%" PRId64, c->batch);
-    if (c->heads != 1)
-        attn_append(text, ATTN_CASE_TEXT, "h%" PRId64, c->heads);
-    if (c->kv_heads != c->heads)
-        attn_append(text, ATTN_CASE_TEXT, "g%" PRId64, c->kv_heads);
-    attn_append(text, ATTN_CASE_TEXT, "q%" PRId64, c->n_query);
-    if (c->n_key != c->n_query)
-        attn_append(text, ATTN_CASE_TEXT, "k%" PRId64, c->n_key);
-    attn_append(text, ATTN_CASE_TEXT, "d%" PRId64, c->d_key);
-    if (c->d_value != c->d_key)
-        attn_append(text, ATTN_CASE_TEXT, "v%" PRId64, c->d_value);
+    for (int e = 0; e < ATTN_CASE_EXTENTS; e++)
+        if (*attn_case_extent(&c, e) != preset_of(&c, e))
+            attn_append(text, ATTN_CASE_TEXT, "%c%" PRId64, letters[e], *attn_case_extent(&c, e));
 }
 
 static void print_field(const struct field *field, const struct attn_case *c,
@@ -487,7 +468,8 @@ static void print_field(const struct field *field, const struct attn_case *c,
 {
     char number[32];
     if (field->kind == REAL) {
-        double value = real_of(c, field);
+        double value;
+        memcpy(&value, (const char *)c + field->at, sizeof value);
         print_real(number, sizeof number, value);
         if (field->at == AT(scale) ? !isnan(value) : value != 0)
             attn_append(text, ATTN_CASE_TEXT, ":%s=%s", field->name, number);
@@ -503,64 +485,10 @@ static void print_field(const struct field *field, const struct attn_case *c,
         attn_append(text, ATTN_CASE_TEXT, ":%s=%s", field->name, field->words[int_of(c, field)]);
 }
 
-double attn_case_bytes(const struct attn_case *c)
-{
-    const double size = (double)attn_dtype_size(c->dtype), b = (double)c->batch;
-    double rows = (double)c->heads * (double)c->n_query,
-           keys = (double)c->kv_heads * (double)c->n_key;
-    double width = (double)(c->d_key + c->d_value), pairs = rows * (double)c->n_key;
-    return b * (2 * size * (rows + keys) * width + 16 * rows + 9 * pairs);
-}
-
-void attn_case_problem(const struct attn_case *c, struct attn_problem *p)
-{
-    double preset = c->d_key > 0 ? 1 / sqrt((double)c->d_key) : 1;
-    *p = (struct attn_problem){.batch = c->batch,
-                               .heads = c->heads,
-                               .kv_heads = c->kv_heads,
-                               .n_query = c->n_query,
-                               .n_key = c->n_key,
-                               .d_key = c->d_key,
-                               .d_value = c->d_value,
-                               .scale = isnan(c->scale) ? preset : c->scale,
-                               .softcap = c->softcap,
-                               .dtype = c->dtype,
-                               .kv_shared = c->kv_shared,
-                               .sink.given = c->sink != ATTN_CASE_SINK_NONE,
-                               .wide = c->wide};
-    p->sink.tensor.dtype = p->sink.given ? attn_lse_dtype(p) : 0;
-}
-
-const char *attn_case_mask(const struct attn_case *c)
-{
-    return c->long_mask != NULL ? c->long_mask : c->mask;
-}
-
-void attn_case_set_mask(struct attn_case *c, const char *text)
-{
-    int is_long = strlen(text) >= ATTN_CASE_MASK;
-    c->long_mask = is_long ? text : NULL;
-    snprintf(c->mask, sizeof c->mask, "%s", is_long ? "" : text);
-}
-
-enum attn_status attn_case_open(const struct attn_case *c, const struct attn_mask_source *source,
-                                struct attn_problem *p, struct attn_mask **mask,
-                                struct attn_error *err)
-{
-    const struct attn_mask_shape shape = {c->batch, c->heads, c->n_query, c->n_key};
-    *mask = NULL;
-    attn_case_problem(c, p);
-    enum attn_status status = attn_problem_check(p, err); /* of extents, before of a mask */
-    if (status == ATTN_OK)
-        status = attn_mask_parse(attn_case_mask(c), &shape, source, mask, err);
-    p->mask = *mask;
-    return status;
-}
-
 void attn_case_print(const struct attn_case *c, char text[ATTN_CASE_TEXT])
 {
     text[0] = '\0';
-    print_shape(c, text);
+    print_shape(*c, text);
     attn_append(text, ATTN_CASE_TEXT, ":%s:%s:%s:s%" PRIu64, attn_case_mask(c),
                 attn_dtype_name(c->dtype), attn_fill_name(c->fill), c->seed);
     for (int f = 0; f < FIELDS; f++)

@@ -101,6 +101,11 @@ enum {
 };
 int attn_case_special_is_backward(enum attn_case_special special); /* of dO: it needs pass=bwd */
 
+/* Extents by their letters, bhgqkdv. */
+enum { ATTN_CASE_EXTENTS = 7 };
+struct attn_case;
+int64_t *attn_case_extent(struct attn_case *c, int n);
+
 struct attn_case {
     int64_t batch, heads, kv_heads, n_query, n_key, d_key, d_value;
     char mask[ATTN_CASE_TEXT]; /* at most ATTN_CASE_MASK bytes with the end */
@@ -120,7 +125,7 @@ struct attn_case {
     int64_t alibi_offset;
     enum attn_case_layout layout;
     int offset;
-    int only; /* 0: layout and offset are for all tensors; else 1 + the slot (runner.h) of one */
+    int only; /* 0: layout and offset are for all tensors; else 1 + the slot (slots.h) of one */
     enum attn_case_poison poison;
     enum attn_case_special special;
     int d_lse, d_bias, wide;

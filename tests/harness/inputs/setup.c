@@ -15,74 +15,6 @@
 
 enum axis { AXIS_B = 1, AXIS_H = 2, AXIS_I = 4, AXIS_C = 8 }; /* bits of attn_tensor_alloc */
 
-/* Of each tensor: the rows, their width, the cases that have it. */
-enum rows { QUERIES, KEYS, HEADS };
-enum width { D, DV, ONE, N_KEY };
-enum wanted { ALWAYS, IF_BACKWARD, IF_BIAS, IF_SINK, IF_DLSE, IF_DBIAS, IF_DSINK, IF_DV };
-
-/* mixed: the memory order under layout=mixed.  No two tensors that a careless kernel might confuse
- * (k and v, o and dO, dK and K) share one. */
-static const struct {
-    const char *name, *mixed;
-    enum rows rows;
-    enum width width;
-    enum wanted wanted;
-} slots[ATTN_SLOTS] = {
-    [ATTN_T_Q] = {"q", "bhic", QUERIES, D, ALWAYS},
-    [ATTN_T_K] = {"k", "bihc", KEYS, D, ALWAYS},
-    [ATTN_T_V] = {"v", "ibhc", KEYS, DV, ALWAYS},
-    [ATTN_T_BIAS] = {"bias", "bhci", QUERIES, N_KEY, IF_BIAS},
-    [ATTN_T_SINK] = {"sink", "bhic", HEADS, ONE, IF_SINK},
-    [ATTN_T_DO] = {"do", "bhci", QUERIES, DV, IF_BACKWARD},
-    [ATTN_T_DLSE] = {"dlse", "ihbc", QUERIES, ONE, IF_DLSE},
-    [ATTN_T_O] = {"o", "hbic", QUERIES, DV, ALWAYS},
-    [ATTN_T_LSE] = {"lse", "bihc", QUERIES, ONE, ALWAYS},
-    [ATTN_T_DQ] = {"dq", "ibhc", QUERIES, D, IF_BACKWARD},
-    [ATTN_T_DK] = {"dk", "bhci", KEYS, D, IF_BACKWARD},
-    [ATTN_T_DV] = {"dv", "hibc", KEYS, DV, IF_DV},
-    [ATTN_T_DBIAS] = {"dbias", "ihbc", QUERIES, N_KEY, IF_DBIAS},
-    [ATTN_T_DSINK] = {"dsink", "bhic", HEADS, ONE, IF_DSINK},
-};
-
-static int is_output(int slot)
-{
-    return slot >= ATTN_T_O;
-}
-
-static int wants(const struct attn_case *c, int slot)
-{
-    const int has[] = {[ALWAYS] = 1,
-                       [IF_BACKWARD] = c->pass == ATTN_BACKWARD,
-                       [IF_BIAS] = c->bias > ATTN_CASE_BIAS_ALIBI,
-                       [IF_SINK] = c->sink != ATTN_CASE_SINK_NONE,
-                       [IF_DLSE] = c->d_lse,
-                       [IF_DBIAS] = c->d_bias,
-                       [IF_DV] = c->pass == ATTN_BACKWARD && !c->kv_shared,
-                       [IF_DSINK] = c->sink != ATTN_CASE_SINK_NONE && c->pass == ATTN_BACKWARD};
-    return has[slots[slot].wanted];
-}
-
-static void extents_of(const struct attn_case *c, int slot, int64_t extent[4])
-{
-    const int64_t width[] = {[D] = c->d_key, [DV] = c->d_value, [ONE] = 1, [N_KEY] = c->n_key};
-    const int keys = slots[slot].rows == KEYS, heads = slots[slot].rows == HEADS;
-    extent[0] = heads ? 1 : c->batch;
-    extent[1] = keys ? c->kv_heads : c->heads;
-    extent[2] = heads ? 1 : keys ? c->n_key : c->n_query;
-    extent[3] = width[slots[slot].width];
-}
-
-/* The case as one tensor sees it: layout and offset may be meant for another. */
-static struct attn_case seen_by(const struct attn_case *c, int slot)
-{
-    struct attn_case own = *c;
-    if (c->only != 0 && c->only != slot + 1) {
-        own.layout = ATTN_LAYOUT_BHLD;
-        own.offset = 0;
-    }
-    return own;
-}
-
 static unsigned broadcast_of(const struct attn_case *c, int slot)
 {
     if (slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS)
@@ -100,30 +32,30 @@ static unsigned broadcast_of(const struct attn_case *c, int slot)
 
 static enum attn_status open_tensor(struct attn_setup *s, int slot, struct attn_error *err)
 {
-    const struct attn_case own = seen_by(&s->given, slot), *c = &own;
+    const struct attn_case own = attn_slot_case(&s->given, slot), *c = &own;
     struct attn_tensor *t = &s->tensor[slot];
     int64_t extent[4];
-    extents_of(c, slot, extent);
+    attn_slot_extents(c, slot, extent);
     if (s->part != NULL)
         s->part->extent(s->part, slot, extent);
     enum attn_dtype dtype = c->dtype;
-    if (is_output(slot))
+    if (slot >= ATTN_T_O)
         dtype = attn_result_dtype(&s->problem);
     if (slot == ATTN_T_LSE || slot == ATTN_T_DLSE || slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS ||
-        slots[slot].rows == HEADS)
+        attn_slot[slot].rows == ATTN_SLOT_HEADS)
         dtype = c->dtype == ATTN_F64 ? ATTN_F64 : ATTN_F32;
     if ((slot == ATTN_T_BIAS || slot == ATTN_T_DBIAS) && c->bias_type != ATTN_BIAS_TYPE_AS_LSE)
         dtype = c->bias_type == ATTN_BIAS_TYPE_F64 ? ATTN_F64 : ATTN_F32;
     int token_major = c->layout == ATTN_LAYOUT_BLHD || c->layout == ATTN_LAYOUT_PACKED;
-    const char *order = c->layout == ATTN_LAYOUT_MIXED  ? slots[slot].mixed
+    const char *order = c->layout == ATTN_LAYOUT_MIXED  ? attn_slot[slot].mixed
                         : c->layout == ATTN_LAYOUT_SBHD ? "ibhc"
                         : token_major                   ? "bihc"
                                                         : "bhic";
     enum { GAP = 5 }; /* odd: rows start at every alignment */
     int padded = c->layout == ATTN_LAYOUT_PADDED;
     enum attn_status status =
-        attn_tensor_alloc(t, slots[slot].name, dtype, extent, order, padded ? GAP : 0, c->offset,
-                          broadcast_of(c, slot), err);
+        attn_tensor_alloc(t, attn_slot[slot].name, dtype, extent, order, padded ? GAP : 0,
+                          c->offset, broadcast_of(c, slot), err);
     if (status == ATTN_OK && (c->layout == ATTN_LAYOUT_NEG || c->layout == ATTN_LAYOUT_FLIP))
         attn_tensor_flip(t,
                          AXIS_B | AXIS_H | AXIS_I | (c->layout == ATTN_LAYOUT_FLIP ? AXIS_C : 0));
@@ -139,7 +71,7 @@ static void share_keys(struct attn_setup *s)
 {
     struct attn_tensor *v = &s->tensor[ATTN_T_V];
     *v = s->tensor[ATTN_T_K];
-    v->name = slots[ATTN_T_V].name;
+    v->name = attn_slot[ATTN_T_V].name;
     v->own = NULL;
     v->shared = 1;
     v->extent[3] = s->given.d_value;
@@ -152,7 +84,7 @@ static enum attn_status open_tensors(struct attn_setup *s, struct attn_error *er
     if (packed) {
         int64_t extent[3][4];
         for (int slot = ATTN_T_Q; slot <= ATTN_T_V; slot++)
-            extents_of(&s->given, slot, extent[slot]);
+            attn_slot_extents(&s->given, slot, extent[slot]);
         status = attn_tensor_pack(&s->tensor[ATTN_T_Q], &s->tensor[ATTN_T_K], &s->tensor[ATTN_T_V],
                                   s->given.dtype, extent[ATTN_T_Q], extent[ATTN_T_K],
                                   extent[ATTN_T_V], s->given.offset, err);
@@ -160,7 +92,7 @@ static enum attn_status open_tensors(struct attn_setup *s, struct attn_error *er
     for (int slot = packed ? ATTN_T_BIAS : ATTN_T_Q; slot < ATTN_SLOTS && status == ATTN_OK; slot++)
         if (slot == ATTN_T_V && s->given.kv_shared)
             share_keys(s);
-        else if (wants(&s->given, slot))
+        else if (attn_case_has(&s->given, slot))
             status = open_tensor(s, slot, err);
     return status;
 }
@@ -322,9 +254,9 @@ static enum attn_status open_problem(struct attn_setup *s, struct attn_error *er
 static enum attn_status open_bias(struct attn_setup *s, struct attn_error *err)
 {
     struct attn_problem *p = &s->problem;
-    if (wants(&s->given, ATTN_T_BIAS))
+    if (attn_case_has(&s->given, ATTN_T_BIAS))
         p->bias.kind = ATTN_BIAS_TENSOR;
-    p->sink.given = wants(&s->given, ATTN_T_SINK);
+    p->sink.given = attn_case_has(&s->given, ATTN_T_SINK);
     p->sink.tensor.dtype = attn_lse_dtype(p);
     if (s->given.bias != ATTN_CASE_BIAS_ALIBI)
         return ATTN_OK;
@@ -524,7 +456,7 @@ static void seal_all(void *arg, int sealed)
 {
     struct attn_setup *s = arg;
     for (int slot = 0; slot < ATTN_SLOTS; slot++)
-        if (slot != ATTN_T_BIAS && slot != ATTN_T_DBIAS && slots[slot].rows != HEADS)
+        if (slot != ATTN_T_BIAS && slot != ATTN_T_DBIAS && attn_slot[slot].rows != ATTN_SLOT_HEADS)
             attn_tensor_seal(&s->tensor[slot], sealed);
 }
 

@@ -7,25 +7,7 @@
 #include "ref/mask/mask.h"
 #include "tests/harness/base/tensor.h"
 #include "tests/harness/bound/bound.h"
-#include "tests/harness/inputs/case.h"
-
-enum attn_slot {
-    ATTN_T_Q,
-    ATTN_T_K,
-    ATTN_T_V,
-    ATTN_T_BIAS,
-    ATTN_T_SINK,
-    ATTN_T_DO,
-    ATTN_T_DLSE, /* inputs  */
-    ATTN_T_O,
-    ATTN_T_LSE,
-    ATTN_T_DQ,
-    ATTN_T_DK,
-    ATTN_T_DV,
-    ATTN_T_DBIAS,
-    ATTN_T_DSINK, /* outputs */
-    ATTN_SLOTS
-};
+#include "tests/harness/inputs/slots.h"
 
 /* Outputs stand in the same order among the slots. */
 static inline enum attn_slot attn_slot_of(enum attn_output output)

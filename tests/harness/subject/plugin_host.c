@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "ref/clock.h"
@@ -27,9 +25,16 @@ static double now(void)
     return attn_seconds(CLOCK_MONOTONIC);
 }
 
-/* ---- the starter: a process that forks those that call ------------------------------------- */
+/* ---- the starter: a helper that forks those that call --------------------------------------- */
 
-enum { START, TO, FROM, ENDED, NOISE, PIPES };
+enum { TO, FROM, NOISE, PIPES };
+
+/* fd: the ends of the pipes that it passes on; from, to: its own. */
+struct starter {
+    const char *path;
+    struct attn_plugin_shared *shared;
+    int fd[PIPES], from, to;
+};
 
 /* A plug-in gets none of the descriptors that this program was started with. */
 static void keep_only(const int *kept, int n)
@@ -47,48 +52,44 @@ static void keep_only(const int *kept, int n)
         close(all.fd);
 }
 
-static void start_one(const char *path, struct attn_plugin_shared *shared, const int *fd)
+static void serve_host(void *arg)
 {
-    struct attn_process end = {.exit_status = -1};
-    pid_t pid = fork();
-    if (pid == 0) {
-        close(fd[START]);
-        close(fd[ENDED]);
-        attn_plugin_serve(path, shared, fd[TO], fd[FROM]);
-    }
-    shared->error = errno;
-    shared->pid = pid;
-    if (pid > 0) {
-        attn_process_reap(pid, 0, &end);
-        kill(-pid, SIGKILL);
-        shared->strays += attn_process_end_children(0);
-    }
-    shared->signal = end.signal;
-    shared->exit_status = end.exit_status;
+    struct starter *s = arg;
+    close(s->from);
+    close(s->to);
+    attn_plugin_serve(s->path, s->shared, s->fd[TO], s->fd[FROM]);
 }
 
 /* Until the host has closed its end. */
-static void be_starter(const char *path, struct attn_plugin_shared *shared, const int *fd)
+static void be_starter(void *arg, int from, int to)
 {
+    struct starter *s = arg;
     char byte;
     int null = open("/dev/null", O_RDONLY);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    s->from = from;
+    s->to = to;
+    const int kept[] = {from, to, s->fd[TO], s->fd[FROM]};
     dup2(null, STDIN_FILENO);
-    dup2(fd[NOISE], STDOUT_FILENO);
-    dup2(fd[NOISE], STDERR_FILENO);
-    keep_only(fd, ENDED + 1);
-    attn_ending_prepare();
-    while (attn_pipe_read(fd[START], &byte, 1)) {
-        start_one(path, shared, fd);
-        if (!attn_pipe_write(fd[ENDED], "", 1))
+    dup2(s->fd[NOISE], STDOUT_FILENO);
+    dup2(s->fd[NOISE], STDERR_FILENO);
+    keep_only(kept, sizeof kept / sizeof *kept);
+    while (attn_pipe_read(from, &byte, 1)) {
+        s->shared->error = 0;
+        if (attn_process_fork(serve_host, s, (double)INFINITY, &s->shared->end) != 0) {
+            s->shared->error = errno;
+            s->shared->pid = -1;
+        } else {
+            kill(-s->shared->pid, SIGKILL);
+            s->shared->strays += attn_process_end_children(0);
+        }
+        if (!attn_pipe_write(to, "", 1))
             break;
     }
-    _exit(0);
 }
 
 static void close_pipes(struct attn_plugin_host *h)
 {
-    int *const all[] = {&h->start, &h->to, &h->from, &h->ended, &h->noise};
+    int *const all[] = {&h->to, &h->from, &h->noise};
     for (int n = 0; n < PIPES; n++) {
         if (*all[n] >= 0)
             close(*all[n]);
@@ -117,38 +118,24 @@ static int fork_starter(struct attn_plugin_host *h)
         end[n][0] = end[n][1] = -1;
     for (int n = 0; n < PIPES && error == 0; n++)
         error = attn_pipe(end[n]) == 0 ? 0 : errno;
-    const int theirs[PIPES] = {end[START][0], end[TO][0], end[FROM][1], end[ENDED][1],
-                               end[NOISE][1]};
-    h->start = end[START][1];
+    struct starter s = {h->path, h->shared, {end[TO][0], end[FROM][1], end[NOISE][1]}, -1, -1};
     h->to = end[TO][1];
     h->from = end[FROM][0];
-    h->ended = end[ENDED][0];
     h->noise = end[NOISE][0];
-    if (error == 0) {
-        attn_ending_prepare();
-        fflush(NULL);
-        h->starter = fork();
-        error = h->starter < 0 ? errno : 0;
-    }
-    if (error == 0 && h->starter == 0)
-        be_starter(h->path, h->shared, theirs);
+    if (error == 0 && attn_helper_open(&h->starter, be_starter, &s, SIGKILL) != 0)
+        error = errno;
     for (int n = 0; n < PIPES; n++)
-        if (theirs[n] >= 0)
-            close(theirs[n]);
-    if (error != 0) {
+        if (s.fd[n] >= 0)
+            close(s.fd[n]);
+    if (error != 0)
         close_pipes(h);
-        h->starter = 0;
-    }
     return error;
 }
 
 static void end_starter(struct attn_plugin_host *h)
 {
-    struct attn_process end;
-    close_pipes(h); /* at which it leaves */
-    if (h->starter > 0)
-        attn_process_reap(h->starter, 0, &end);
-    h->starter = 0;
+    close_pipes(h);
+    attn_helper_close(&h->starter, 0);
 }
 
 /* ---- waiting --------------------------------------------------------------------------------- */
@@ -173,9 +160,9 @@ static void note_end(struct attn_plugin_host *h)
 {
     char byte;
     h->is_running = 0;
-    if (attn_pipe_read(h->ended, &byte, 1))
+    if (attn_pipe_read(h->starter.from, &byte, 1))
         return;
-    h->shared->signal = SIGKILL;
+    h->shared->end.signal = SIGKILL;
     end_starter(h);
 }
 
@@ -186,7 +173,8 @@ static enum arrival await(struct attn_plugin_host *h, double seconds)
     const volatile struct attn_plugin_shared *shared = h->shared;
     for (;;) {
         char byte;
-        struct pollfd fds[3] = {{h->from, POLLIN, 0}, {h->ended, POLLIN, 0}, {h->noise, POLLIN, 0}};
+        struct pollfd fds[3] = {
+            {h->from, POLLIN, 0}, {h->starter.from, POLLIN, 0}, {h->noise, POLLIN, 0}};
         double left = deadline - now();
         if (left <= 0)
             return LATE;
@@ -213,7 +201,7 @@ static void end_process(struct attn_plugin_host *h)
         return;
     for (int n = 0; n < 10000 && h->shared->pid == 0; n++)
         usleep(100); /* it is being forked */
-    const pid_t pid = h->shared->pid > 0 ? h->shared->pid : h->starter;
+    const pid_t pid = h->shared->pid > 0 ? h->shared->pid : h->starter.pid;
     kill(-pid, SIGKILL);
     kill(pid, SIGKILL);
     note_end(h);
@@ -227,7 +215,7 @@ static int is_over(const struct attn_plugin_host *h)
 /* It had no memory, or no pipe, while our own code ran in it. */
 static int lacked(const struct attn_plugin_host *h)
 {
-    return h->arrival == HAS_ENDED && h->shared->exit_status == ATTN_PROCESS_LACKS &&
+    return h->arrival == HAS_ENDED && h->shared->end.exit_status == ATTN_PROCESS_LACKS &&
            (h->phase == ATTN_PHASE_LOADING || h->phase == ATTN_PHASE_JUDGING);
 }
 
@@ -244,11 +232,11 @@ static void describe(struct attn_plugin_host *h, char *text, size_t size)
         snprintf(text, size, "the budget was used up %s", where);
     else if (h->arrival == LATE)
         snprintf(text, size, "no end after %g s %s", h->late_s, where);
-    else if (shared->signal != 0)
-        snprintf(text, size, "%s %s%s%.150s", strsignal(shared->signal), where,
+    else if (shared->end.signal != 0)
+        snprintf(text, size, "%s %s%s%.150s", strsignal(shared->end.signal), where,
                  shared->fault[0] != '\0' ? ": " : "", shared->fault);
     else
-        snprintf(text, size, "it left with exit(%d) %s", shared->exit_status, where);
+        snprintf(text, size, "it left with exit(%d) %s", shared->end.exit_status, where);
     size_t used = strlen(text);
     if (h->last_line[0] != '\0')
         snprintf(text + used, size - used, "; it said: %.150s", h->last_line);
@@ -259,14 +247,14 @@ static enum attn_status start(struct attn_plugin_host *h, struct attn_error *err
 {
     struct attn_plugin_shared *shared = h->shared;
     char text[400];
-    int error = h->starter > 0 ? 0 : fork_starter(h);
+    int error = h->starter.pid > 0 ? 0 : fork_starter(h);
     shared->pid = 0;
     shared->answered = shared->asked++;
     shared->fault[0] = shared->text[0] = h->last_line[0] = '\0';
     h->phase = ATTN_PHASE_LOADING;
     h->late_s = h->timeout_s;
     h->calls = 0;
-    if (error == 0 && !attn_pipe_write(h->start, "", 1))
+    if (error == 0 && !attn_pipe_write(h->starter.to, "", 1))
         error = errno;
     h->is_running = error == 0;
     h->arrival = h->is_running ? (int)await(h, h->timeout_s) : HAS_ENDED;
@@ -294,7 +282,7 @@ static void make_call(struct attn_plugin_host *h, enum attn_pass pass)
     h->shared->asked++;
     h->shared->hit = NULL;
     h->shared->fault[0] = h->last_line[0] = '\0';
-    struct pollfd ended = {h->ended, POLLIN, 0};
+    struct pollfd ended = {h->starter.from, POLLIN, 0};
     h->phase = ATTN_PHASE_JUDGING;
     if (poll(&ended, 1, 0) == 0 && attn_pipe_write(h->to, "", 1))
         h->phase = pass == ATTN_FORWARD ? ATTN_PHASE_FORWARD : ATTN_PHASE_BACKWARD;
@@ -340,10 +328,9 @@ enum attn_status attn_plugin_host_open(const char *path, double timeout_s, doubl
     h->path = path;
     h->timeout_s = timeout_s;
     h->until = until;
-    h->start = h->to = h->from = h->ended = h->noise = -1;
-    h->shared =
-        mmap(NULL, sizeof *h->shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (h->shared == MAP_FAILED)
+    h->to = h->from = h->noise = -1;
+    h->shared = attn_process_share(sizeof *h->shared);
+    if (h->shared == NULL)
         return attn_fail(err, ATTN_ENOMEM, "no memory to share with a plug-in");
     enum attn_status status = attn_pages_share(err);
     if (status == ATTN_OK)
@@ -363,11 +350,6 @@ enum attn_status attn_plugin_host_open(const char *path, double timeout_s, doubl
 void attn_plugin_host_renew(struct attn_plugin_host *h)
 {
     end_process(h);
-}
-
-int attn_plugin_host_strays(const struct attn_plugin_host *h)
-{
-    return h->shared->strays;
 }
 
 void attn_plugin_host_close(struct attn_plugin_host *h)
@@ -425,7 +407,7 @@ int attn_plugin_host_begin(struct attn_plugin_host *h, double times, struct attn
 void attn_plugin_host_end(struct attn_plugin_host *h, struct attn_answer *answer)
 {
     char why[sizeof answer->result.text];
-    struct pollfd ended = {h->ended, POLLIN, 0};
+    struct pollfd ended = {h->starter.from, POLLIN, 0};
     if (h->is_running && poll(&ended, 1, 0) > 0) { /* after it had answered */
         note_end(h);
         h->arrival = HAS_ENDED;
@@ -439,7 +421,7 @@ void attn_plugin_host_end(struct attn_plugin_host *h, struct attn_answer *answer
     say(answer, h->arrival == LATE ? ATTN_TIMEOUT : ATTN_CRASH, why);
     if (lacked(h))
         attn_result_error(&answer->result, ATTN_ENOMEM, why);
-    if (h->starter == 0) {
+    if (h->starter.pid <= 0) {
         attn_result_fail(&answer->result, ATTN_F_INTEGRITY,
                          "it ended the process that had started it");
         answer->result.meddles = 1;

@@ -15,8 +15,9 @@
 
 #include <sys/types.h>
 
-#include "tests/harness/subject/external.h"
+#include "tests/harness/base/process.h"
 #include "tests/harness/subject/plugin.h"
+#include "tests/harness/subject/subject.h"
 
 struct attn_plugin_host {
     const char *path; /* borrowed */
@@ -29,9 +30,9 @@ struct attn_plugin_host {
     int64_t calls; /* of the process that runs now                         */
     struct attn_plugin_shared *shared; /* see below                                            */
     /* private */
-    pid_t starter;
+    struct attn_helper starter; /* a byte to it starts one; a byte from it: that one has ended */
     int is_running;
-    int start, to, from, ended, noise; /* our ends of the pipes */
+    int to, from, noise; /* our ends of the pipes of the one that runs */
     char last_line[200];
     double whole_s, used_s; /* seconds of all calls of a question: allowed, and used */
     double late_s;          /* the limit that was not kept */
@@ -51,9 +52,6 @@ void attn_plugin_host_close(struct attn_plugin_host *host);
 /* End this process; the next question gets a fresh one. */
 void attn_plugin_host_renew(struct attn_plugin_host *host);
 
-/* Processes that the plug-in left behind, ended with its own. */
-int attn_plugin_host_strays(const struct attn_plugin_host *host);
-
 /* Before a question: 1, or 0 with an answer, as it failed too often before, or no time is left.  A
  * call has timeout_s; all of a question together `times` as long. */
 int attn_plugin_host_begin(struct attn_plugin_host *host, double times, struct attn_answer *answer);
@@ -67,7 +65,8 @@ struct attn_plugin_shared {
     /* of the process */
     volatile pid_t pid; /* -1: it could not be forked */
     int error;          /* errno, then                */
-    int signal, exit_status, strays;
+    struct attn_process end;
+    int strays; /* processes that the plug-in left behind, ended with its own */
     /* of loading it */
     enum attn_status status;
     char text[600];
