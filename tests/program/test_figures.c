@@ -117,14 +117,12 @@ TEST(curves_are_of_one_thing)
  * it draws the figure, and nothing of C knew it. */
 TEST(a_figure_is_a_script_and_a_row)
 {
-    char program[PATH_MAX];
-    ck_assert_ptr_nonnull(realpath(test_build(), program));
     fixture_add_curves();
     for (int i = 0; i < fixture_n_points; i++)
         fixture_points[i].flops = 1e6;
     fixture_write_records("r.jsonl");
     scratch_shell(0, "", "cd '%s' && '%s/figure/attnlab' report --from r.jsonl --out out",
-                  scratch_path(""), program);
+                  scratch_path(""), scratch_full_path(test_build()));
     ck_assert(fixture_is_there("out/figures/rate-causal.svg"));
     fixture_expect_words_of("out/figures/rate-causal.gp",
                             WORDS("Flops a second, causal mask", "\"dense\" \"dense\" #D55E00"));

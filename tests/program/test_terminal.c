@@ -2,6 +2,7 @@
  * that a user names is that folder. */
 #include "tests/suites.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -160,14 +161,14 @@ TEST(pictures_go_where_they_are_told)
         {"report --from r.jsonl --out -x", "-x/figures/memory-causal.svg"},
         {"report --from r.jsonl --out a", "a/figures/memory-causal.svg"},
     };
-    char build[512];
-    ck_assert_ptr_nonnull(realpath(test_build(), build));
+    char program[PATH_MAX + 10];
+    snprintf(program, sizeof program, "%s/attnlab", scratch_full_path(test_build()));
     fixture_n_points = 0;
     fixture_add_curves();
     fixture_write_records("r.jsonl");
     scratch_put("gnuplot", gnuplot, sizeof gnuplot - 1);
     setenv("folder", scratch_path(""), 1);
-    setenv("attnlab", strcat(build, "/attnlab"), 1);
+    setenv("attnlab", program, 1);
     scratch_shell(0, "",
                   "cd \"$folder\" && chmod +x gnuplot && mkdir -p \"a b'c\" a -- - -x &&"
                   "mkdir -p o/a/figures o/-/figures o/-x/figures \"o/a b'c\"");

@@ -103,10 +103,8 @@ TEST_EACH(every_case_by_its_files, COUNT(variants))
     const char *asked = getenv("ATTN_FULL") != NULL ? ""
                         : _i < HALVES               ? cases_by_hand(_i)
                                                     : fixture_some_cases();
-    char build[512];
-    ck_assert_ptr_nonnull(realpath(test_build(), build));
-    scratch_shell(0, "", "cd '%s' && '%s/attnlab' vectors v --claims claims.json%s", folder, build,
-                  asked);
+    scratch_shell(0, "", "cd '%s' && '%s/attnlab' vectors v --claims claims.json%s", folder,
+                  scratch_full_path(test_build()), asked);
     scratch_shell(0, "", "mkdir '%s/o'", folder);
     DIR *vectors = opendir(scratch_path("v"));
     ck_assert_ptr_nonnull(vectors);
