@@ -17,7 +17,7 @@ struct flags {
     int dry_run, quiet;
     struct attn_plan_shapes shapes; /* and other keys of a plan */
     struct attn_cli_list given;     /* --plugin, --exec and --claims, in order */
-    struct attn_external_specs externals;
+    struct attn_subjects externals;
 };
 
 #define TO(member) offsetof(struct flags, member)
@@ -88,9 +88,8 @@ const struct attn_cli_command attn_cmd_measure = {
 static void make_plan(struct flags *flags, struct attn_plan *plan)
 {
     struct attn_error err;
-    attn_cli_must(
-        attn_external_specs_open(&flags->externals, &flags->given, &flags->shapes.keys, &err),
-        &err);
+    attn_cli_must(attn_subjects_open(&flags->externals, &flags->given, &flags->shapes.keys, &err),
+                  &err);
     attn_cli_must(
         flags->plan != NULL
             ? attn_plan_read(flags->plan, &flags->shapes.keys, &flags->externals, plan, &err)

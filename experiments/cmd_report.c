@@ -24,7 +24,7 @@ struct flags {
     int preset;                 /* place among attn_figure_preset */
     struct attn_cli_list keys;  /* of the plan's session */
     struct attn_cli_list given; /* --plugin, --exec and --claims, in order */
-    struct attn_external_specs externals;
+    struct attn_subjects externals;
 };
 
 static const struct attn_flag_use uses[] = {
@@ -187,11 +187,11 @@ static void make_out(const struct flags *flags, const struct report *r)
 /* ---- steps --------------------------------------------------------------------------------- */
 
 /* Adds the external implementations of stored records: a plan may name them, too. */
-static void know_externals(struct attn_external_specs *externals, const struct attn_records *all)
+static void know_externals(struct attn_subjects *externals, const struct attn_records *all)
 {
-    for (int64_t i = 0; i < all->n && externals->n < ATTN_EXTERNAL_SPECS; i++) {
+    for (int64_t i = 0; i < all->n && externals->n < ATTN_SUBJECTS; i++) {
         const struct attn_point *p = &all->point[i];
-        if (p->route[0] != '\0' && attn_external_specs_find(externals, p->spec) == NULL)
+        if (p->route[0] != '\0' && attn_subjects_find(externals, p->spec) == NULL)
             (void)snprintf(externals->one[externals->n++].name, sizeof externals->one[0].name,
                            "%.31s", p->spec);
     }
@@ -203,8 +203,7 @@ static void read_plan(struct flags *flags, struct report *r)
     struct attn_error err;
     if (flags->plan == NULL && !measures(flags))
         return;
-    attn_cli_must(attn_external_specs_open(&flags->externals, &flags->given, &flags->keys, &err),
-                  &err);
+    attn_cli_must(attn_subjects_open(&flags->externals, &flags->given, &flags->keys, &err), &err);
     if (flags->from != NULL)
         know_externals(&flags->externals, &r->read);
     attn_cli_must(flags->plan != NULL

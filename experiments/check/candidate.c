@@ -1,5 +1,6 @@
 /* See check.h: the results of the subject that is judged. */
 #include <ctype.h>
+#include <jansson.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,27 +13,14 @@
 
 /* ---- in words ----------------------------------------------------------------------------- */
 
-/* The claims as people read them: "f32 gqa band; lse base 2". */
+/* The claims as people read them: "f32 gqa band; lse 2", with the conventions that are not ours in
+ * the words of a declaration (docs/external.md). */
 static void put_claims(const struct attn_candidate *s, char *text, size_t size)
 {
     const struct attn_claims *c = &s->x.claims;
-    const char *const other[] = {c->lse == ATTN_PLUGIN_LSE_2        ? "lse base 2"
-                                 : c->lse == ATTN_PLUGIN_LSE_ABSENT ? "no lse"
-                                                                    : "",
-                                 c->empty_lse == ATTN_PLUGIN_EMPTY_0 ? "empty lse 0"
-                                 : c->empty_lse                      ? "empty lse +inf"
-                                                                     : "",
-                                 c->causal == ATTN_PLUGIN_CAUSAL_TL   ? "causal tl only"
-                                 : c->causal == ATTN_PLUGIN_CAUSAL_BR ? "causal br only"
-                                                                      : "",
-                                 c->window ? "windows count the query's own key" : "",
-                                 c->layout == ATTN_PLUGIN_PAGED        ? "layout paged"
-                                 : c->layout == ATTN_PLUGIN_THD_PADDED ? "layout thd-padded"
-                                 : c->layout == ATTN_PLUGIN_THD        ? "layout thd"
-                                 : c->layout == ATTN_PLUGIN_SBHD       ? "layout sbhd"
-                                 : c->layout                           ? "layout blhd"
-                                                                       : "",
-                                 c->byte ? "mask 1 = hidden" : ""};
+    const struct attn_claims ours = {.bits = 0};
+    json_t *usual = json_object(), *said = json_object(), *word;
+    const char *key;
     text[0] = '\0';
     const unsigned bits = attn_candidate_is_ours(s) ? s->x.spec.impl->caps : c->bits;
     for (int bit = 0; bit < ATTN_CAPS; bit++)
@@ -41,9 +29,15 @@ static void put_claims(const struct attn_candidate *s, char *text, size_t size)
     for (int bit = 0; bit < ATTN_DECLINES; bit++)
         if (c->declines & 1u << bit)
             attn_append(text, size, "; not %s", attn_decline_name(bit));
-    for (size_t o = 0; o < sizeof other / sizeof *other; o++)
-        if (other[o][0] != '\0')
-            attn_append(text, size, "; %s", other[o]);
+    attn_claims_conventions(&ours, usual);
+    attn_claims_conventions(c, said);
+    json_object_foreach(said, key, word)
+    {
+        if (!json_equal(word, json_object_get(usual, key)))
+            attn_append(text, size, "; %s %s", key, json_string_value(word));
+    }
+    json_decref(usual);
+    json_decref(said);
     if (c->arithmetic > 0)
         attn_append(text, size, "; arithmetic %s: %s", attn_arithmetic[c->arithmetic].word,
                     attn_arithmetic[c->arithmetic].stands_for);
@@ -183,19 +177,17 @@ void attn_candidate_begin(struct attn_candidate *s)
         report_about(s);
 }
 
-int attn_candidate_fail(struct attn_candidate *s, int status, const char *format, ...)
+int attn_candidate_fail(struct attn_candidate *s, enum attn_status status,
+                        const struct attn_error *err)
 {
-    va_list args;
-    va_start(args, format);
-    vsnprintf(s->trouble, sizeof s->trouble, format, args);
-    va_end(args);
-    return status;
+    snprintf(s->trouble, sizeof s->trouble, "%s", err->text);
+    return attn_cli_status(status);
 }
 
-void attn_candidate_say(struct attn_candidate *s, const struct attn_subject *subject,
+void attn_candidate_say(struct attn_candidate *s, const struct attn_checked *checked,
                         const struct attn_answer *answer)
 {
-    const struct attn_result *r = &attn_verdicts_add(s->list, subject, answer)->result;
+    const struct attn_result *r = &attn_verdicts_add(s->list, checked, answer)->result;
     s->judged += !attn_verdict_is_no_run(r) && r->verdict != ATTN_ERROR;
 }
 
@@ -210,7 +202,7 @@ void attn_candidate_case(struct attn_candidate *s, const struct attn_asked *aske
     if (ours && s->request->repeat > 1)
         attn_append(again, sizeof again, " --repeat %d", (int)s->request->repeat);
     attn_append(again, sizeof again, "%s", ours && s->request->strict ? " --strict" : "");
-    const struct attn_subject subject = {ATTN_CHECK_CASE,
+    const struct attn_checked checked = {ATTN_CHECK_CASE,
                                          battery != NULL ? battery->name
                                          : ours          ? ""
                                                          : asked->name,
@@ -219,7 +211,7 @@ void attn_candidate_case(struct attn_candidate *s, const struct attn_asked *aske
                                          battery != NULL ? battery->why : "",
                                          again,
                                          NULL};
-    attn_candidate_say(s, &subject, answer);
+    attn_candidate_say(s, &checked, answer);
 }
 
 void attn_candidate_relation(struct attn_candidate *s, const struct attn_relation *relation,
@@ -227,14 +219,14 @@ void attn_candidate_relation(struct attn_candidate *s, const struct attn_relatio
 {
     char again[ATTN_AGAIN_TEXT];
     attn_candidate_again(s, "relation", relation->id, again);
-    const struct attn_subject subject = {ATTN_CHECK_RELATION,
+    const struct attn_checked checked = {ATTN_CHECK_RELATION,
                                          relation->id,
                                          relation->says,
                                          relation->ids,
                                          relation->says,
                                          again,
                                          NULL};
-    attn_candidate_say(s, &subject, answer);
+    attn_candidate_say(s, &checked, answer);
 }
 
 int attn_candidate_wants(const struct attn_candidate *s, const struct attn_relation *relation)
@@ -251,12 +243,12 @@ static void add_error(struct attn_candidate *s, enum attn_check_kind kind, const
                       const char *format, ...)
 {
     struct attn_answer answer = {.result.verdict = ATTN_ERROR};
-    const struct attn_subject subject = {kind, name, "", "", "", "", NULL};
+    const struct attn_checked checked = {kind, name, "", "", "", "", NULL};
     va_list args;
     va_start(args, format);
     vsnprintf(answer.result.text, sizeof answer.result.text, format, args);
     va_end(args);
-    attn_verdicts_add(s->list, &subject, &answer);
+    attn_verdicts_add(s->list, &checked, &answer);
 }
 
 /* Adds an ERROR if no check was judged that has a declared claim: it would look verified.
@@ -392,7 +384,7 @@ int attn_candidate_end(struct attn_candidate *s)
 void attn_candidate_report_trouble(struct attn_candidate *s)
 {
     struct attn_answer answer = {.result.verdict = ATTN_ERROR};
-    const struct attn_subject subject = {
+    const struct attn_checked checked = {
         ATTN_CHECK_SETUP, "", "it cannot be judged", "", "", "", NULL};
     if (!s->is_one_of_many && s->verdicts->format == ATTN_FORMAT_TEXT) {
         attn_cli_fail(0, "%s", s->trouble);
@@ -405,6 +397,6 @@ void attn_candidate_report_trouble(struct attn_candidate *s)
         attn_candidate_route(s, s->x.route->flag, s->x.source);
     report_about(s);
     s->list = attn_verdicts_begin(s->label);
-    attn_verdicts_add(s->list, &subject, &answer);
+    attn_verdicts_add(s->list, &checked, &answer);
     close_books(s);
 }

@@ -26,7 +26,7 @@ static int take_externals(const struct attn_check_request *q, struct attn_candid
             continue;
         }
         s[n].x.source = value;
-        s[n++].x.route = attn_external_route_of(flag);
+        s[n++].x.route = attn_subject_route_of(flag);
     }
     for (int i = 0; i < n; i++)
         if (s[i].x.claims_path == NULL)
@@ -34,7 +34,7 @@ static int take_externals(const struct attn_check_request *q, struct attn_candid
     return n;
 }
 
-static int count(const struct attn_candidate *s, int n, const struct attn_external_route *route)
+static int count(const struct attn_candidate *s, int n, const struct attn_subject_route *route)
 {
     int all = 0;
     for (int i = 0; i < n; i++)
@@ -88,13 +88,11 @@ static int prepare(struct attn_candidate *s)
     if (status == ATTN_OK && s->x.claims_path != NULL)
         status = attn_claims_read(s->x.claims_path, &s->x.claims, &err);
     if (status == ATTN_OK && s->request->scheme != NULL)
-        status = attn_external_set_scheme(&s->x, s->request->scheme, &err);
+        status = attn_subject_set_scheme(&s->x, s->request->scheme, &err);
     if (status == ATTN_OK && s->question.asked == NULL &&
         !(s->x.route->says_claims && attn_question_needs_claims(&q->cases)))
         status = attn_candidate_ask(s, &err);
-    if (status != ATTN_OK)
-        return attn_candidate_fail(s, attn_cli_status(status), "%s", err.text);
-    return 0;
+    return status == ATTN_OK ? 0 : attn_candidate_fail(s, status, &err);
 }
 
 /* An external, from its flags to its report.  Of several commands each has a folder of its own in

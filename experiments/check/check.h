@@ -15,7 +15,7 @@
 #include "experiments/cli/flags.h"
 #include "tests/harness/cases/tiers.h"
 #include "tests/harness/relations/relations.h"
-#include "tests/harness/subject/external.h"
+#include "tests/harness/subject/subject.h"
 
 /* ---- what is asked (question.c) ----------------------------------------------------------- */
 
@@ -48,7 +48,7 @@ void attn_question_free(struct attn_question *question);
  * names. */
 enum attn_status attn_question_read(const char *folder, const struct attn_cli_list *cases,
                                     uint64_t seed, struct attn_question *question,
-                                    struct attn_external *x, struct attn_error *err);
+                                    struct attn_subject *x, struct attn_error *err);
 
 /* ---- who is judged ------------------------------------------------------------------------ */
 
@@ -69,15 +69,15 @@ struct attn_candidate {
     struct attn_verdict_list *list; /* its own, from attn_candidate_begin on */
     struct attn_question question;
     int is_first; /* of the specs that claim the same, and are asked one question together */
-    struct attn_external x; /* how it is asked */
-    int is_one_of_many;     /* several are judged: each is named by its source */
-    char label[256];        /* "naive", "naive (./naive.so)": heads the report */
-    char cause[256];        /* the likeliest of its failures, or its trouble; "" */
-    char trouble[1200];     /* why it cannot be judged at all; ""              */
-    char route[1200];       /* "--plugin ./naive.so": for the line "again:"    */
-    int keeps;              /* nothing is printed; the caller frees the list */
-    int exit_status;        /* of an external, when it is judged                */
-    int judged;             /* cases with a verdict about the implementation         */
+    struct attn_subject x; /* how it is asked */
+    int is_one_of_many;    /* several are judged: each is named by its source */
+    char label[256];       /* "naive", "naive (./naive.so)": heads the report */
+    char cause[256];       /* the likeliest of its failures, or its trouble; "" */
+    char trouble[1200];    /* why it cannot be judged at all; ""              */
+    char route[1200];      /* "--plugin ./naive.so": for the line "again:"    */
+    int keeps;             /* nothing is printed; the caller frees the list */
+    int exit_status;       /* of an external, when it is judged                */
+    int judged;            /* cases with a verdict about the implementation         */
 };
 
 static inline int attn_candidate_is_ours(const struct attn_candidate *s)
@@ -104,9 +104,9 @@ void attn_candidate_route(struct attn_candidate *s, const char *flag, const char
 /* Make its list of verdicts, now that its claims are known. */
 void attn_candidate_begin(struct attn_candidate *s);
 
-/* It cannot be judged at all: keep why, in one line, and return the exit status. */
-int attn_candidate_fail(struct attn_candidate *s, int status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+/* It cannot be judged at all: keep why, and return the exit status. */
+int attn_candidate_fail(struct attn_candidate *s, enum attn_status status,
+                        const struct attn_error *err);
 
 /* File the verdict on a case; what repeats it is made of the route. */
 void attn_candidate_case(struct attn_candidate *s, const struct attn_asked *asked,
@@ -115,7 +115,7 @@ void attn_candidate_relation(struct attn_candidate *s, const struct attn_relatio
                              const struct attn_answer *answer);
 
 /* File what is neither: a word about the whole. */
-void attn_candidate_say(struct attn_candidate *s, const struct attn_subject *subject,
+void attn_candidate_say(struct attn_candidate *s, const struct attn_checked *checked,
                         const struct attn_answer *answer);
 
 /* Is this relation to be run? */

@@ -7,7 +7,7 @@
 #define EXPERIMENTS_CHECK_CHECK_REPORT_H
 
 #include "experiments/check/coverage.h"
-#include "tests/harness/subject/external.h"
+#include "tests/harness/subject/subject.h"
 
 struct attn_report; /* opaque */
 
@@ -19,7 +19,7 @@ enum attn_status attn_report_open(const char *path, struct attn_report **report,
 
 /* The implementation that is judged next; its strings are copied and its files digested now. */
 struct attn_report_about {
-    const struct attn_external *x;
+    const struct attn_subject *x;
     const char *claims;  /* in words                                                              */
     const char *scope;   /* what was asked: "the quick tier and all relations"                    */
     const char *command; /* arguments of attnlab that repeat all of it                            */

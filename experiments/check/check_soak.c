@@ -98,9 +98,9 @@ static void file_case(const struct soak *soak, const struct attn_case *c,
         snprintf(times, sizeof times, " --repeat %d", often < 100 ? 100 : often);
     attn_candidate_again(soak->s, "case", text, again);
     attn_append(again, sizeof again, "%s", times);
-    const struct attn_subject subject = {
+    const struct attn_checked checked = {
         ATTN_CHECK_SOAK, "found", text, "", why, again, strcmp(text, larger) != 0 ? larger : NULL};
-    attn_verdicts_add(soak->s->list, &subject, &(struct attn_answer){.result = *r});
+    attn_verdicts_add(soak->s->list, &checked, &(struct attn_answer){.result = *r});
 }
 
 /* One that fails in some runs and not in others.  small: the runs of c, where this is smaller than
@@ -153,9 +153,9 @@ static void file_sum(const struct soak *soak)
     else
         snprintf(again, sizeof again, "check %s --soak %g --seed %" PRId64, soak->s->route, q->soak,
                  q->seed);
-    const struct attn_subject subject = {
+    const struct attn_checked checked = {
         ATTN_CHECK_SOAK, "soak", text, "", "what failed once has failed", again, NULL};
-    attn_verdicts_add(soak->s->list, &subject,
+    attn_verdicts_add(soak->s->list, &checked,
                       &(struct attn_answer){.result = r, .seconds = soak->seconds});
 }
 

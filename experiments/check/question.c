@@ -143,7 +143,7 @@ static const struct attn_battery_case *case_called(const struct attn_question *q
 
 enum attn_status attn_question_read(const char *folder, const struct attn_cli_list *cases,
                                     uint64_t seed, struct attn_question *question,
-                                    struct attn_external *x, struct attn_error *err)
+                                    struct attn_subject *x, struct attn_error *err)
 {
     struct attn_vector_files files;
     enum attn_status status = attn_vector_files_open(folder, &files, err);

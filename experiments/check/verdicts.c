@@ -75,7 +75,7 @@ void attn_verdicts_free(struct attn_verdict_list *list)
 }
 
 struct attn_verdict_entry *attn_verdicts_add(struct attn_verdict_list *list,
-                                             const struct attn_subject *s,
+                                             const struct attn_checked *s,
                                              const struct attn_answer *answer)
 {
     const struct attn_result *result = &answer->result;

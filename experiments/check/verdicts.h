@@ -12,7 +12,7 @@
 
 #include "experiments/check/common_cause.h"
 #include "experiments/table/row_table.h"
-#include "tests/harness/subject/external.h"
+#include "tests/harness/subject/subject.h"
 
 enum attn_format { ATTN_FORMAT_TEXT, ATTN_FORMAT_JUNIT, ATTN_FORMAT_JSON };
 
@@ -27,8 +27,8 @@ enum attn_check_kind {
 };
 extern const char *const attn_check_kind_name[]; /* "case", "relation", "soak", ... */
 
-/* The subject of a check; strings are copied. */
-struct attn_subject {
+/* The thing that was checked; strings are copied. */
+struct attn_checked {
     enum attn_check_kind kind;
     const char *name; /* of a case of the battery or a relation; "" for a string alone  */
     const char *text; /* the case string; what a relation says                          */
@@ -80,7 +80,7 @@ struct attn_verdict_list *attn_verdicts_begin(const char *spec) __attribute__((r
 /* Of an answer its result, its wants and its seconds.  The new entry is good until the next is
  * added. */
 struct attn_verdict_entry *attn_verdicts_add(struct attn_verdict_list *list,
-                                             const struct attn_subject *subject,
+                                             const struct attn_checked *checked,
                                              const struct attn_answer *answer);
 
 /* Of what was added as number e: this is its verdict. */
@@ -142,13 +142,9 @@ double attn_verdict_work(const struct attn_verdict_entry *x);
 /* "FAIL(bound)", "PASS"; returns text. */
 const char *attn_verdict_words(const struct attn_result *r, char text[40]);
 
-/* As text, whatever v's format is; of NULL nothing. */
+/* As text, whatever v's format is; of NULL nothing.  printed: the same in memory, to be freed. */
 void attn_verdicts_text(struct attn_verdicts *v, const struct attn_verdict_list *list);
-
-/* The text that one of the printing functions prints, with v's settings; to be freed. */
-char *attn_verdicts_printed(const struct attn_verdicts *v, const struct attn_verdict_list *list,
-                            void (*print)(struct attn_verdicts *v,
-                                          const struct attn_verdict_list *list));
+char *attn_verdicts_printed(const struct attn_verdicts *v, const struct attn_verdict_list *list);
 
 /* The refusals as text (refusals.c), all: by the claims, in the words of the claims; by it, in
  * its own words. */

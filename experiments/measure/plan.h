@@ -21,8 +21,8 @@
 #define EXPERIMENTS_MEASURE_PLAN_H
 
 #include "experiments/cli/flags.h"
-#include "experiments/measure/external_specs.h"
 #include "experiments/measure/group_words.h"
+#include "experiments/measure/subjects.h"
 #include "experiments/price/stack.h"
 #include "optimized/registry.h"
 #include "tests/harness/inputs/case.h"
@@ -31,8 +31,8 @@
 struct attn_plan_point {
     char group[32];
     char spec_text[128];
-    struct attn_spec spec;                /* of one of ours                   */
-    const struct attn_external *external; /* NULL: one of ours (borrowed)           */
+    struct attn_spec spec;               /* of one of ours                   */
+    const struct attn_subject *external; /* NULL: one of ours (borrowed)           */
     struct attn_case c;
     char text[ATTN_CASE_TEXT]; /* of c */
     struct attn_stack layers;  /* n 0: one call */
@@ -65,19 +65,19 @@ struct attn_plan {
  * are), a value that is none, a key set twice, points that are there twice; after a failure there
  * is nothing to free. */
 enum attn_status attn_plan_parse(const char *name, const char *text,
-                                 const struct attn_external_specs *externals,
-                                 struct attn_plan *plan, struct attn_error *err);
+                                 const struct attn_subjects *externals, struct attn_plan *plan,
+                                 struct attn_error *err);
 
 /* The same of a file; flags replace what it says: a key of the plan, or the lengths or the masks of
  * all groups that measure.  EINVAL too: a flag of another key, or with a value that is none. */
 enum attn_status attn_plan_read(const char *path, const struct attn_cli_list *flags,
-                                const struct attn_external_specs *externals, struct attn_plan *plan,
+                                const struct attn_subjects *externals, struct attn_plan *plan,
                                 struct attn_error *err);
 
 /* The same keys as flags, lists with commas: one group, "length". */
 enum attn_status attn_plan_from_flags(const struct attn_cli_list *flags,
-                                      const struct attn_external_specs *externals,
-                                      struct attn_plan *plan, struct attn_error *err);
+                                      const struct attn_subjects *externals, struct attn_plan *plan,
+                                      struct attn_error *err);
 
 /* Flags of shapes: keys of a plan, and a model, which gives what no other flag does. */
 struct attn_plan_shapes {

@@ -50,7 +50,7 @@ struct attn_plan_group {
 /* Texts of limits and labels are borrowed from what is parsed. */
 struct attn_plan_draft {
     struct attn_plan *plan;
-    const struct attn_external_specs *externals;
+    const struct attn_subjects *externals;
     struct attn_plan_group *group; /* the first: what stands before all groups */
     struct attn_plan_group flags;  /* what replaces what all of them say */
     int n;
@@ -68,7 +68,7 @@ char *attn_plan_next_word(char **text);
  * point.  EINVAL: it is none. */
 enum attn_status attn_plan_set_number(const struct attn_plan_key *key, const char *word, void *base,
                                       struct attn_error *err);
-enum attn_status attn_plan_set_word(const struct attn_external_specs *externals, int key,
+enum attn_status attn_plan_set_word(const struct attn_subjects *externals, int key,
                                     const char *word, struct attn_plan_point *point,
                                     struct attn_error *err);
 

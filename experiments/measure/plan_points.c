@@ -82,7 +82,7 @@ static enum attn_status append(struct attn_plan *plan, const struct attn_plan_po
  * "ranks...", which vary what they do not have. */
 static void add_externals(const struct attn_plan_draft *draft, struct attn_plan_group *group)
 {
-    const struct attn_external_specs *externals = draft->externals;
+    const struct attn_subjects *externals = draft->externals;
     int varies_ranks = attn_group_kind_of(group->name) == ATTN_GROUP_RANKS;
     for (int e = 0; externals != NULL && !varies_ranks && e < externals->n; e++) {
         const char *list = value_of(draft, group, SPEC);

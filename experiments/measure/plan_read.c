@@ -212,7 +212,7 @@ static enum attn_status statement(void *arg, char *text, struct attn_error *err)
 /* ---- from a file, from flags ----------------------------------------------------------------- */
 
 static void begin(struct attn_plan_draft *draft, struct attn_plan *plan,
-                  const struct attn_external_specs *externals)
+                  const struct attn_subjects *externals)
 {
     memset(plan, 0, sizeof *plan);
     *draft = (struct attn_plan_draft){.plan = plan, .n = 1, .externals = externals};
@@ -302,7 +302,7 @@ static enum attn_status take_flags(struct attn_plan_draft *draft, const struct a
 
 /* A file's name, or another; flags as in attn_plan_read. */
 static enum attn_status parse(const char *name, const char *text, const struct attn_cli_list *flags,
-                              const struct attn_external_specs *externals, struct attn_plan *plan,
+                              const struct attn_subjects *externals, struct attn_plan *plan,
                               struct attn_error *err)
 {
     struct attn_plan_draft draft;
@@ -322,14 +322,14 @@ static enum attn_status parse(const char *name, const char *text, const struct a
 }
 
 enum attn_status attn_plan_parse(const char *name, const char *text,
-                                 const struct attn_external_specs *externals,
-                                 struct attn_plan *plan, struct attn_error *err)
+                                 const struct attn_subjects *externals, struct attn_plan *plan,
+                                 struct attn_error *err)
 {
     return parse(name, text, &(const struct attn_cli_list){.n = 0}, externals, plan, err);
 }
 
 enum attn_status attn_plan_read(const char *path, const struct attn_cli_list *flags,
-                                const struct attn_external_specs *externals, struct attn_plan *plan,
+                                const struct attn_subjects *externals, struct attn_plan *plan,
                                 struct attn_error *err)
 {
     memset(plan, 0, sizeof *plan);
@@ -357,8 +357,8 @@ static enum attn_status take_keys(struct attn_plan_draft *draft, const struct at
 }
 
 enum attn_status attn_plan_from_flags(const struct attn_cli_list *flags,
-                                      const struct attn_external_specs *externals,
-                                      struct attn_plan *plan, struct attn_error *err)
+                                      const struct attn_subjects *externals, struct attn_plan *plan,
+                                      struct attn_error *err)
 {
     struct attn_plan_draft draft;
     begin(&draft, plan, externals);

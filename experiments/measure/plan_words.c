@@ -57,14 +57,14 @@ enum attn_status attn_plan_set_number(const struct attn_plan_key *k, const char 
     return ATTN_OK;
 }
 
-static enum attn_status set_spec(const struct attn_external_specs *externals, const char *word,
+static enum attn_status set_spec(const struct attn_subjects *externals, const char *word,
                                  struct attn_plan_point *point, struct attn_error *err)
 {
     if (strlen(word) >= sizeof point->spec_text)
         return attn_fail(err, ATTN_EINVAL, "spec '%.40s...' is longer than 127 bytes", word);
     memset(&point->spec, 0, sizeof point->spec);
     strcpy(point->spec_text, word);
-    point->external = attn_external_specs_find(externals, word);
+    point->external = attn_subjects_find(externals, word);
     if (point->external != NULL)
         return ATTN_OK;
     enum attn_status status = attn_spec_parse(word, &point->spec, err);
@@ -97,7 +97,7 @@ static enum attn_status set_dtype(const char *word, struct attn_case *c, struct 
     return fields != NULL ? attn_case_fields(fields, c, err) : ATTN_OK;
 }
 
-enum attn_status attn_plan_set_word(const struct attn_external_specs *externals, int key,
+enum attn_status attn_plan_set_word(const struct attn_subjects *externals, int key,
                                     const char *word, struct attn_plan_point *point,
                                     struct attn_error *err)
 {

@@ -5,7 +5,7 @@
 
 #include "experiments/measure/record.h"
 #include "experiments/price/asked.h"
-#include "tests/harness/subject/external.h"
+#include "tests/harness/subject/subject.h"
 
 /* Visible pairs and their share. */
 void attn_preflight_pairs(const struct attn_problem *problem, struct attn_point *point);
@@ -32,7 +32,7 @@ enum attn_status attn_preflight_case(const struct attn_spec *spec, const struct 
 
 /* The same of an external implementation, which has no prices: pairs, density, inputs and outputs,
  * and the bytes that a process needs at least. */
-enum attn_status attn_preflight_external(const struct attn_external *x, const struct attn_case *c,
+enum attn_status attn_preflight_external(const struct attn_subject *x, const struct attn_case *c,
                                          struct attn_point *point, int64_t *need,
                                          struct attn_error *err);
 

@@ -20,7 +20,7 @@ static void put_flag(FILE *file, const char *flag, const char *value)
 
 static void put_measure(FILE *file, const struct attn_page *page)
 {
-    const struct attn_external_specs *externals = page->externals;
+    const struct attn_subjects *externals = page->externals;
     char word[2 * PATH_MAX];
     fputs("attnlab measure", file);
     if (page->plan != NULL)
@@ -32,7 +32,7 @@ static void put_measure(FILE *file, const struct attn_page *page)
             fprintf(file, " %s",
                     (attn_cli_quote(page->keys->at[k].value, word, sizeof word), word));
     for (int e = 0; externals != NULL && e < externals->n; e++) {
-        const struct attn_external *one = &externals->one[e];
+        const struct attn_subject *one = &externals->one[e];
         if (one->route == NULL)
             continue; /* stored records name it: it was not given, and they do not say where */
         char *source = attn_cli_text("%s=%s", one->name, one->source);

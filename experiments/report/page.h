@@ -3,7 +3,7 @@
 #ifndef EXPERIMENTS_REPORT_PAGE_H
 #define EXPERIMENTS_REPORT_PAGE_H
 
-#include "experiments/measure/external_specs.h"
+#include "experiments/measure/subjects.h"
 #include "experiments/report/figures.h"
 #include "experiments/table/document.h"
 
@@ -12,9 +12,8 @@ struct attn_page {
     const struct attn_records *records;
     const char *from; /* the file that they were read from */
     const char *plan; /* the plan they were measured by; NULL when it is not known    */
-    const struct attn_cli_list *keys; /* flags that replaced what it says; may be NULL       */
-    const struct attn_external_specs
-        *externals; /* and beside it; NULL: not known                 */
+    const struct attn_cli_list *keys;      /* flags that replaced what it says; may be NULL       */
+    const struct attn_subjects *externals; /* and beside it; NULL: not known                 */
     const struct attn_summary *summary;
     const struct attn_figure_groups *groups;
     const struct attn_figures *figures;

@@ -319,6 +319,7 @@ static int64_t family_join(struct mask_parser *p, const struct family *family)
     if (p->status != ATTN_OK || family->first == family->last)
         return family->first;
     for (int64_t c = family->first; c >= 0; c = all[c].next) {
+        node.counts_tokens |= all[c].counts_tokens;
         node.by_batch |= all[c].by_batch;
         node.by_head |= all[c].by_head;
     }
@@ -373,10 +374,12 @@ static int64_t call(struct mask_parser *p)
     struct mask_node part[MASK_PARTS] = {{.kind = kind}};
     p->call = attn_mask_kinds[kind];
     p->parts = 1;
+    p->counts_tokens = 0;
     if (p->call->read != NULL)
         arguments(p, word.text, part);
     for (int n = 0; n < p->parts; n++) {
         part[n].child = part[n].next = -1;
+        part[n].counts_tokens = p->counts_tokens;
         family_add(p, &family, push_node(p, &part[n]));
     }
     return family_join(p, &family);

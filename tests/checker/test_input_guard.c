@@ -12,7 +12,7 @@
 #include "ref/textbook.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/harness/inputs/input_guard.h"
-#include "tests/harness/subject/external.h"
+#include "tests/harness/subject/subject.h"
 #include "tests/suites.h"
 
 SUITE(input_guard);
@@ -97,7 +97,7 @@ TEST_EACH(meddling_is_named, MISCHIEFS)
     for (int apart = 0; apart < 2; apart++) {
         struct attn_result r;
         if (apart) {
-            attn_own_judge(&(struct attn_external){.timeout_s = 20}, judge, &how, 1, &answer);
+            attn_own_judge(&(struct attn_subject){.timeout_s = 20}, judge, &how, 1, &answer);
             r = answer.result;
         } else
             judge(&how, 0, &r);

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "tests/harness/subject/external.h"
+#include "tests/harness/subject/subject.h"
 #include "tests/suites.h"
 
 SUITE(isolated);
@@ -36,7 +36,7 @@ TEST(one_costs_one)
     static const int judged_here[N] = {1, 0, 1, 0, 1, 2, 1, 0};
     struct attn_answer answer[N];
     double worst = 0.625;
-    attn_own_judge(&(struct attn_external){.timeout_s = 5}, in_turn, &worst, N, answer);
+    attn_own_judge(&(struct attn_subject){.timeout_s = 5}, in_turn, &worst, N, answer);
     for (int i = 0; i < N; i++) {
         const struct attn_result *r = &answer[i].result;
         ck_assert_int_eq(r->verdict, verdict[i]);

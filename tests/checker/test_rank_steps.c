@@ -135,6 +135,7 @@ static const struct {
     {"rm rank-1/step-3/*; echo fused >rank-1/step-3/refused.txt", 2,
      "the results agree, but 1 of 16 steps are left out: rank 1, step 3: fused"},
     {"echo fused >rank-1/step-3/refused.txt", 1, "rank 1, step 3: refused.txt lies beside"},
+    {"echo q >rank-2/step-1/changed.txt", 1, "rank 2, step 1: inputs were changed in place: q"},
     {"rm rank-1/*.npy; echo no >rank-1/refused.txt", 1, "rank 1, results: refused.txt leaves out"},
     {"cp rank-1/step-0/lse.npy rank-1/step-2", 1, "rank 1, step 2: lse["},
     {"cp rank-1/step-0/lse.npy rank-1/step-1", 1,

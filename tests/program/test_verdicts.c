@@ -23,7 +23,7 @@ static const char nasty[] = "a<b & \"c\" # 'd' \\ \x01 ]]> \n end";
 static struct attn_verdict_entry *file(struct attn_verdict_list *list, const char *name,
                                        const struct attn_result *r)
 {
-    const struct attn_subject subject = {
+    const struct attn_checked checked = {
         ATTN_CHECK_CASE,
         name,
         "q3k4d5:causal(br)|prefix(2):f32:normal:s1",
@@ -31,7 +31,7 @@ static struct attn_verdict_entry *file(struct attn_verdict_list *list, const cha
         nasty,
         "check 'dense' --case 'q3k4d5:causal(br)|prefix(2):f32:normal:s1'",
         NULL};
-    return attn_verdicts_add(list, &subject, &(struct attn_answer){.result = *r, .seconds = 0.25});
+    return attn_verdicts_add(list, &checked, &(struct attn_answer){.result = *r, .seconds = 0.25});
 }
 
 static struct attn_verdict_entry *add(struct attn_verdict_list *list, const char *name,
@@ -318,10 +318,10 @@ static void refused_by_it(struct printed *printed)
     add(list, "absent", ATTN_REFUSED, ATTN_F_NONE, 0, "not claimed: bf16")->wants.missing =
         ATTN_CAP_BF16;
     for (int n = 0; n < 3; n++) {
-        const struct attn_subject subject = {ATTN_CHECK_CASE, "", text[n], "", "", "", NULL};
+        const struct attn_checked checked = {ATTN_CHECK_CASE, "", text[n], "", "", "", NULL};
         struct attn_result r;
         attn_result_refuse(&r, n < 2 ? text[n] : "not claimed: <f16>");
-        attn_verdicts_add(list, &subject, &(struct attn_answer){.result = r});
+        attn_verdicts_add(list, &checked, &(struct attn_answer){.result = r});
     }
     end(printed, list);
 }
@@ -465,7 +465,7 @@ TEST_EACH(page_is_safe, 2)
     struct attn_report *report;
     ck_assert_int_eq(attn_report_open(path, &report, NULL), ATTN_OK);
     int failures, columns = 0;
-    const struct attn_external x = {.route = &attn_plugin_route, .source = hostile};
+    const struct attn_subject x = {.route = &attn_plugin_route, .source = hostile};
     const struct attn_report_about about = {&x, hostile, hostile, hostile, NULL};
     attn_report_begin(report, &about);
     free(tell(ATTN_FORMAT_TEXT, 0, report, all_verdicts, &failures));

@@ -41,14 +41,15 @@ static void tell(void *arg, enum attn_plugin_phase phase)
 static enum attn_status find_subject(struct attn_point_work *work, struct attn_error *err)
 {
     const struct attn_point *p = work->point;
-    struct attn_external *x = &work->x;
+    const int is_ours = p->route[0] == '\0';
+    struct attn_subject *x = &work->x;
     if (x->spec.impl != NULL) /* given */
         return ATTN_OK;
-    x->route = attn_external_route_of(p->route);
-    x->source = x->route != &attn_own_route ? p->source : p->spec;
+    x->route = attn_subject_route_of(p->route);
+    x->source = is_ours ? p->spec : p->source;
     x->claims_path = work->how->claims;
     snprintf(x->name, sizeof x->name, "%.31s", p->spec);
-    work->claims = x->route != &attn_own_route ? &x->claims : NULL;
+    work->claims = is_ours ? NULL : &x->claims;
     if (x->route->load == NULL)
         return attn_point_command_open(work, err);
     enum attn_status status = x->route->load(x, err);
@@ -325,7 +326,7 @@ void attn_point_measure_spec(const struct attn_point_how *how, const struct attn
     struct attn_resident all;
     double start = attn_seconds(CLOCK_MONOTONIC);
     work->how = how;
-    work->x = (struct attn_external){.route = &attn_own_route, .spec = *spec};
+    work->x = (struct attn_subject){.route = &attn_own_route, .spec = *spec};
     work->point = p;
     work->earlier = p->judged; /* the verdict of the same bits, and of nothing else */
     attn_point_unverified(p);

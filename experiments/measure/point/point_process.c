@@ -60,7 +60,7 @@ enum attn_status attn_point_asked(const json_t *line, struct attn_point_how *how
     if (repeat < 0 || repeat > ATTN_RECORD_TIMES)
         return attn_fail(err, ATTN_EINVAL, "repeat %lld: a record has room for 0 to %d",
                          (long long)repeat, ATTN_RECORD_TIMES);
-    const struct attn_external_route *route = attn_external_route_of(point->route);
+    const struct attn_subject_route *route = attn_subject_route_of(point->route);
     if (route == NULL)
         return attn_fail(err, ATTN_EINVAL, "no route is called '%s'", point->route);
     return route->load == NULL && (how->claims == NULL || how->folder == NULL)
@@ -122,9 +122,9 @@ static void say_price(struct attn_point *p)
 {
     char bytes[32];
     size_t n = strlen(p->message);
-    if (p->priced_bytes >= 0)
+    if (p->price.peak >= 0)
         snprintf(p->message + n, sizeof p->message - n, "; priced at %s",
-                 attn_cli_bytes(p->priced_bytes, bytes));
+                 attn_cli_bytes(p->price.peak, bytes));
 }
 
 /* The end of the child, as a point. */

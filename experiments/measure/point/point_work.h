@@ -13,14 +13,14 @@
 #include "experiments/measure/point/point.h"
 #include "optimized/parallel/layout/rank_box.h"
 #include "tests/harness/base/process.h"
-#include "tests/harness/subject/external.h"
 #include "tests/harness/subject/plugin.h"
+#include "tests/harness/subject/subject.h"
 
 /* Everything about the one point. */
 struct attn_point_work {
     const struct attn_point_how *how;
     struct attn_point *point;
-    struct attn_external x; /* that is measured */
+    struct attn_subject x; /* that is measured */
     struct attn_setup setup;
     struct attn_ledger ledger;
     struct attn_point_stack *stack; /* of layers; NULL: one call */

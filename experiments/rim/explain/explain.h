@@ -3,8 +3,8 @@
 #ifndef EXPERIMENTS_RIM_EXPLAIN_EXPLAIN_H
 #define EXPERIMENTS_RIM_EXPLAIN_EXPLAIN_H
 
-#include "experiments/rim/files/file_problem.h"
 #include "experiments/rim/explain/handout.h"
+#include "experiments/rim/files/file_problem.h"
 #include "tests/harness/inputs/setup.h"
 
 /* The call that is explained; all of it borrowed. */

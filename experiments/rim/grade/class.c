@@ -25,7 +25,7 @@ enum { MOST_BYTES = 16 << 20 };
 
 struct member {
     char entry[256], name[96]; /* in the folder; of the student */
-    const struct attn_external_route *route;
+    const struct attn_subject_route *route;
     int archive;       /* descriptor of what was handed in */
     char trouble[200]; /* why there is none; "" */
 };

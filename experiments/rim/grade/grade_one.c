@@ -149,7 +149,7 @@ static enum attn_status introduce(struct attn_grading *g, struct attn_error *err
     enum attn_status status = attn_claims_read(of->x.claims_path, &s->x.claims, err);
     snprintf(ring, sizeof ring, "ring:ranks=%d", g->task->claims.ranks);
     return status == ATTN_OK && g->task->claims.ranks > 0
-               ? attn_external_set_scheme(&s->x, ring, err)
+               ? attn_subject_set_scheme(&s->x, ring, err)
                : status;
 }
 

@@ -15,7 +15,7 @@
 #define EXPERIMENTS_RIM_GRADE_GRADING_H
 
 #include "experiments/check/check.h"
-#include "experiments/measure/external_specs.h"
+#include "experiments/measure/subjects.h"
 
 /* ---- labs and tasks (labs.c) ----------------------------------------------------------------- */
 
@@ -104,9 +104,9 @@ struct attn_sheet {
 /* ---- one submission (grade_one.c) ------------------------------------------------------------ */
 
 struct attn_submission {
-    const char *name;       /* of the student, or of the file */
-    struct attn_external x; /* its route, source and claims_path */
-    const char *route; /* how a message names it: "--plugin './mine.so'"; NULL: by its source */
+    const char *name;      /* of the student, or of the file */
+    struct attn_subject x; /* its route, source and claims_path */
+    const char *route;     /* how a message names it: "--plugin './mine.so'"; NULL: by its source */
     const char
         *folder; /* its own, in which it runs, and which goes when it is judged; NULL: none */
     const char *watched; /* a folder in which it may change nothing; NULL: none */

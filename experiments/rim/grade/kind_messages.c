@@ -28,11 +28,11 @@ static enum attn_status ask(const struct attn_grading *g, const char *text,
                             struct attn_asked *asked, struct attn_answer *answer,
                             struct attn_error *err)
 {
-    struct attn_external x = {.route = &attn_plugin_route,
-                              .source = g->of->x.source,
-                              .timeout_s = CALL_S,
-                              .how = {.calls = 1}};
-    const struct attn_external_route *route = x.route;
+    struct attn_subject x = {.route = &attn_plugin_route,
+                             .source = g->of->x.source,
+                             .timeout_s = CALL_S,
+                             .how = {.calls = 1}};
+    const struct attn_subject_route *route = x.route;
     *asked = (struct attn_asked){.name = "messages"};
     enum attn_status status = attn_case_parse(text, &asked->c, err);
     if (status == ATTN_OK) {

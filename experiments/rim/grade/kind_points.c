@@ -118,12 +118,12 @@ static void run_reading(void *arg)
 {
     struct reading *r = arg;
     struct rusage used;
-    struct attn_external x = {.route = &attn_plugin_route,
-                              .source = r->g->of->x.source,
-                              .timeout_s = LIMIT_S,
-                              .how = {.calls = 1},
-                              .diagnosed_s = LIMIT_S}; /* of what fails the cases say why */
-    const struct attn_external_route *route = x.route;
+    struct attn_subject x = {.route = &attn_plugin_route,
+                             .source = r->g->of->x.source,
+                             .timeout_s = LIMIT_S,
+                             .how = {.calls = 1},
+                             .diagnosed_s = LIMIT_S}; /* of what fails the cases say why */
+    const struct attn_subject_route *route = x.route;
     malloc_trim(0); /* memory that the plug-in would get from us without a page more */
     r->status = route->open(&x, &r->err);
     if (r->status != ATTN_OK)

@@ -15,7 +15,7 @@
 #define TESTS_HARNESS_SUBJECT_CALLER_H
 
 #include "tests/harness/base/process.h"
-#include "tests/harness/subject/external.h"
+#include "tests/harness/subject/subject.h"
 
 enum { ATTN_CALLER_BATCH = 64 }; /* cases: few enough that their tensors fit into memory */
 

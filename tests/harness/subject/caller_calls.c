@@ -22,7 +22,7 @@
 struct calls {
     struct attn_impl impl; /* first: options.local points here */
     struct attn_spec spec;
-    struct attn_external *x;
+    struct attn_subject *x;
     char folder[ATTN_FOLDER_PATH];
     char what[ATTN_CASE_TEXT]; /* the case string, or the relation */
     char integrity[300];       /* inputs that it changed, in its own words; "" */
@@ -115,7 +115,7 @@ static void give_back(const struct attn_setup *s, enum attn_output o, const stru
 /* Write, hand over, read. */
 static enum attn_status exchange(struct calls *k, struct attn_setup *s, struct attn_error *err)
 {
-    struct attn_external *x = k->x;
+    struct attn_subject *x = k->x;
     char cases[ATTN_FOLDER_PATH + 16], out[ATTN_FOLDER_PATH + 16], words[280];
     struct attn_process ran;
     if (x->gone != ATTN_PASS)
@@ -126,7 +126,7 @@ static enum attn_status exchange(struct calls *k, struct attn_setup *s, struct a
     enum attn_status status = attn_exec_write(k->folder, &x->claims, s, err);
     if (status != ATTN_OK)
         return status;
-    attn_caller_hand(cases, out, fmin(x->timeout_s, attn_external_left(x)), &ran);
+    attn_caller_hand(cases, out, fmin(x->timeout_s, attn_subject_left(x)), &ran);
     const enum attn_verdict end = attn_exec_end(&ran, x->timeout_s, words, sizeof words);
     if (end != ATTN_PASS) {
         x->gone = end;
@@ -228,7 +228,7 @@ static void precision(const struct attn_problem *p, const struct attn_options *o
 
 /* ---- questions ------------------------------------------------------------------------------- */
 
-static enum attn_status open_calls(struct attn_external *x, double bytes, struct calls *k,
+static enum attn_status open_calls(struct attn_subject *x, double bytes, struct calls *k,
                                    struct attn_error *err)
 {
     *k = (struct calls){.x = x};
@@ -256,7 +256,7 @@ static void add_end(const struct calls *k, struct attn_result *r)
 }
 
 /* One case again and again. */
-static void repeat(struct attn_external *x, const struct attn_case *c, struct attn_answer *answer)
+static void repeat(struct attn_subject *x, const struct attn_case *c, struct attn_answer *answer)
 {
     struct attn_result *r = &answer->result;
     struct attn_setup setup;
@@ -294,7 +294,7 @@ static void repeat(struct attn_external *x, const struct attn_case *c, struct at
     answer->seconds = attn_seconds(CLOCK_MONOTONIC) - start;
 }
 
-static enum attn_status ask(struct attn_external *x, struct attn_asked *asked, int n,
+static enum attn_status ask(struct attn_subject *x, struct attn_asked *asked, int n,
                             struct attn_answer *answer, struct attn_error *err)
 {
     if (x->how.calls <= 1 || x->gone != ATTN_PASS)
@@ -304,14 +304,14 @@ static enum attn_status ask(struct attn_external *x, struct attn_asked *asked, i
     return ATTN_OK;
 }
 
-static void ask_relation(struct attn_external *x, const struct attn_relation *relation,
+static void ask_relation(struct attn_subject *x, const struct attn_relation *relation,
                          struct attn_answer *answer)
 {
     const double start = attn_seconds(CLOCK_MONOTONIC);
     struct attn_error err = {0};
     struct calls k;
     memset(answer, 0, sizeof *answer);
-    answer->not_reached = x->gone != ATTN_PASS || !(attn_external_left(x) > 0);
+    answer->not_reached = x->gone != ATTN_PASS || !(attn_subject_left(x) > 0);
     x->not_reached += answer->not_reached;
     if (answer->not_reached)
         return;
@@ -333,14 +333,14 @@ static void ask_relation(struct attn_external *x, const struct attn_relation *re
     answer->seconds = attn_seconds(CLOCK_MONOTONIC) - start;
 }
 
-const struct attn_external_route attn_caller_route = {.word = "caller",
-                                                      .flag = "serve",
-                                                      .route = ATTN_ROUTE_FILES,
-                                                      .at_once = ATTN_CALLER_BATCH,
-                                                      .soak_calls = 2,
-                                                      .usual_s = 600,
-                                                      .open = attn_exec_open,
-                                                      .ask = ask,
-                                                      .close = attn_exec_close,
-                                                      .relation = ask_relation,
-                                                      .unreached = attn_exec_unreached};
+const struct attn_subject_route attn_caller_route = {.word = "caller",
+                                                     .flag = "serve",
+                                                     .route = ATTN_ROUTE_FILES,
+                                                     .at_once = ATTN_CALLER_BATCH,
+                                                     .soak_calls = 2,
+                                                     .usual_s = 600,
+                                                     .open = attn_exec_open,
+                                                     .ask = ask,
+                                                     .close = attn_exec_close,
+                                                     .relation = ask_relation,
+                                                     .unreached = attn_exec_unreached};

@@ -120,7 +120,7 @@ enum attn_status attn_exec_did(const struct attn_process *ran, const char *folde
     return ATTN_OK;
 }
 
-static enum attn_status try_in(const char *folder, const struct attn_external *x,
+static enum attn_status try_in(const char *folder, const struct attn_subject *x,
                                struct attn_error *err)
 {
     const char *text =
@@ -137,7 +137,7 @@ static enum attn_status try_in(const char *folder, const struct attn_external *x
     return attn_exec_did(&ran, folder, x->timeout_s, err);
 }
 
-enum attn_status attn_exec_try(struct attn_external *x, struct attn_error *err)
+enum attn_status attn_exec_try(struct attn_subject *x, struct attn_error *err)
 {
     char folder[4096];
     struct attn_error why = {0};

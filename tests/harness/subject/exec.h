@@ -6,11 +6,11 @@
  * are those of vector_files.h.  exec_cases.c asks one many cases, and starts it again on those
  * that it did not come to.
  */
-#ifndef TESTS_HARNESS_EXTERNAL_EXEC_H
-#define TESTS_HARNESS_EXTERNAL_EXEC_H
+#ifndef TESTS_HARNESS_SUBJECT_EXEC_H
+#define TESTS_HARNESS_SUBJECT_EXEC_H
 
 #include "tests/harness/base/process.h"
-#include "tests/harness/subject/external.h"
+#include "tests/harness/subject/subject.h"
 
 #define ATTN_EXEC_CASE "point"
 
@@ -44,13 +44,13 @@ enum attn_status attn_exec_read(const char *folder, const struct attn_claims *cl
 
 /* Run the command on a tiny case.  EINVAL: it cannot be run, or does not do its part; whether it
  * does it well is not asked. */
-enum attn_status attn_exec_try(struct attn_external *x, struct attn_error *err);
+enum attn_status attn_exec_try(struct attn_subject *x, struct attn_error *err);
 
 /* The part of their routes that a command and the caller share (exec_cases.c). */
-enum attn_status attn_exec_open(struct attn_external *x, struct attn_error *err);
-enum attn_status attn_exec_ask(struct attn_external *x, struct attn_asked *asked, int n,
+enum attn_status attn_exec_open(struct attn_subject *x, struct attn_error *err);
+enum attn_status attn_exec_ask(struct attn_subject *x, struct attn_asked *asked, int n,
                                struct attn_answer *answer, struct attn_error *err);
-void attn_exec_unreached(const struct attn_external *x, char *text, size_t size);
-void attn_exec_close(struct attn_external *x);
+void attn_exec_unreached(const struct attn_subject *x, char *text, size_t size);
+void attn_exec_close(struct attn_subject *x);
 
 #endif

@@ -40,9 +40,9 @@ struct attn_exec {
 
 /* ---- what a start left ----------------------------------------------------------------------- */
 
-static int is_caller(const struct attn_external *x)
+static int is_caller(const struct attn_subject *x)
 {
-    return x->route == &attn_caller_route;
+    return x->route != &attn_exec_route;
 }
 
 static int ended_well(const struct attn_process *ran)
@@ -51,7 +51,7 @@ static int ended_well(const struct attn_process *ran)
 }
 
 /* The verdict on a case that has no results, and why. */
-static void explain(const struct attn_external *x, struct attn_asked *asked)
+static void explain(const struct attn_subject *x, struct attn_asked *asked)
 {
     char how[280];
     enum attn_verdict end = attn_exec_end(&x->command->ran, x->timeout_s, how, sizeof how);
@@ -62,7 +62,7 @@ static void explain(const struct attn_external *x, struct attn_asked *asked)
 
 /* Take what is done off the list; returns how many that were.  *first: of those that are not;
  * *spoke: the one before it is done, and has words in place of results. */
-static int settle(struct attn_external *x, struct attn_asked **first, int *spoke)
+static int settle(struct attn_subject *x, struct attn_asked **first, int *spoke)
 {
     struct attn_exec *k = x->command;
     char words[300];
@@ -73,7 +73,7 @@ static int settle(struct attn_external *x, struct attn_asked **first, int *spoke
         struct attn_asked *asked = &k->asked[i];
         if (!asked->written || asked->settled)
             continue;
-        asked->settled = attn_external_done(x, k->out, asked);
+        asked->settled = attn_subject_done(x, k->out, asked);
         done += asked->settled;
         if (*first == NULL && asked->settled)
             *spoke = attn_vector_files_words(k->out, asked->name, words, sizeof words) !=
@@ -85,14 +85,14 @@ static int settle(struct attn_external *x, struct attn_asked **first, int *spoke
 }
 
 /* Of cases that have ranks; NULL. */
-static const char *scheme_of(const struct attn_external *x)
+static const char *scheme_of(const struct attn_subject *x)
 {
     return x->scheme[0] != '\0' ? x->scheme : NULL;
 }
 
 /* ---- one start ------------------------------------------------------------------------------- */
 
-static enum attn_status run_on(struct attn_external *x, const char *cases, struct attn_error *err)
+static enum attn_status run_on(struct attn_subject *x, const char *cases, struct attn_error *err)
 {
     struct attn_exec *k = x->command;
     enum attn_status status = attn_folder_make(k->out, err);
@@ -100,7 +100,7 @@ static enum attn_status run_on(struct attn_external *x, const char *cases, struc
         return status;
     char changed[sizeof x->meddled];
     struct attn_folder_view *before = attn_folder_look(cases);
-    double seconds = fmin(k->left_s, attn_external_left(x));
+    double seconds = fmin(k->left_s, attn_subject_left(x));
     int failed = 0, error = 0;
     k->ran.waits = x->waits;
     if (is_caller(x))
@@ -123,7 +123,7 @@ static enum attn_status run_on(struct attn_external *x, const char *cases, struc
 
 /* After a first start that died: without any result, and on an empty list too, it is not the
  * cases. */
-static enum attn_status does_it_start(struct attn_external *x, struct attn_error *err)
+static enum attn_status does_it_start(struct attn_subject *x, struct attn_error *err)
 {
     struct attn_exec *k = x->command;
     char none[PATH_MAX + 64], how[300];
@@ -165,7 +165,7 @@ static int is_left(void *command, const char *name)
 }
 
 /* Start the command on its cases, or on those that are left. */
-static enum attn_status start(struct attn_external *x, struct attn_error *err)
+static enum attn_status start(struct attn_subject *x, struct attn_error *err)
 {
     struct attn_exec *k = x->command;
     char rest[PATH_MAX + 64];
@@ -190,7 +190,7 @@ static enum attn_status start(struct attn_external *x, struct attn_error *err)
 
 /* It may never read the report: the case is named at once.  spoke: it said in the case before that
  * it could not go on. */
-static void lose_caller(struct attn_external *x, const struct attn_asked *broken, int spoke,
+static void lose_caller(struct attn_subject *x, const struct attn_asked *broken, int spoke,
                         const char *how)
 {
     char text[ATTN_CASE_TEXT];
@@ -201,7 +201,7 @@ static void lose_caller(struct attn_external *x, const struct attn_asked *broken
 }
 
 /* After a start that did not end well: name the case that broke it.  Is there reason to go on? */
-static int blame(struct attn_external *x)
+static int blame(struct attn_subject *x)
 {
     struct attn_exec *k = x->command;
     struct attn_asked *broken;
@@ -212,7 +212,7 @@ static int blame(struct attn_external *x)
         fprintf(x->notes, "note: every case has results, but %s\n", how);
         return 0;
     }
-    if (k->ran.timed_out && !(attn_external_left(x) > 0))
+    if (k->ran.timed_out && !(attn_subject_left(x) > 0))
         return 0; /* the budget is used up, which no case is to blame for */
     if (!spoke || k->ran.timed_out) {
         explain(x, broken);
@@ -235,7 +235,7 @@ static int blame(struct attn_external *x)
 /* ---- a question ------------------------------------------------------------------------------ */
 
 /* Start it, again and again if need be, and say of every case without results why that is so. */
-static enum attn_status run(struct attn_external *x, struct attn_error *err)
+static enum attn_status run(struct attn_subject *x, struct attn_error *err)
 {
     struct attn_exec *k = x->command;
     struct attn_asked *missing;
@@ -264,7 +264,7 @@ static enum attn_status run(struct attn_external *x, struct attn_error *err)
 }
 
 /* Of the caller: nothing more is handed to it. */
-static void reach_none(struct attn_external *x, int n, struct attn_answer *answer)
+static void reach_none(struct attn_subject *x, int n, struct attn_answer *answer)
 {
     for (int i = 0; i < n; i++)
         answer[i] = (struct attn_answer){.result = {.verdict = ATTN_ERROR}, .not_reached = 1};
@@ -272,7 +272,7 @@ static void reach_none(struct attn_external *x, int n, struct attn_answer *answe
 }
 
 /* A folder for these cases: inputs, as many results, and some room. */
-static enum attn_status open_batch(struct attn_external *x, struct attn_error *err)
+static enum attn_status open_batch(struct attn_subject *x, struct attn_error *err)
 {
     struct attn_exec *k = x->command;
     double bytes = 16 << 20;
@@ -283,7 +283,7 @@ static enum attn_status open_batch(struct attn_external *x, struct attn_error *e
     return status;
 }
 
-enum attn_status attn_exec_ask(struct attn_external *x, struct attn_asked *asked, int n,
+enum attn_status attn_exec_ask(struct attn_subject *x, struct attn_asked *asked, int n,
                                struct attn_answer *answer, struct attn_error *err)
 {
     struct attn_exec *k = x->command;
@@ -303,7 +303,7 @@ enum attn_status attn_exec_ask(struct attn_external *x, struct attn_asked *asked
         if (asked[i].not_reached)
             answer[i].result.verdict = ATTN_ERROR;
         else
-            attn_external_judge(x, &asked[i], k->out, &answer[i]);
+            attn_subject_judge(x, &asked[i], k->out, &answer[i]);
         x->not_reached += asked[i].not_reached;
     }
     if (is_open)
@@ -311,7 +311,7 @@ enum attn_status attn_exec_ask(struct attn_external *x, struct attn_asked *asked
     return status;
 }
 
-void attn_exec_unreached(const struct attn_external *x, char *text, size_t size)
+void attn_exec_unreached(const struct attn_subject *x, char *text, size_t size)
 {
     const int n = x->not_reached;
     const struct attn_exec *k = x->command;
@@ -330,7 +330,7 @@ void attn_exec_unreached(const struct attn_external *x, char *text, size_t size)
 
 /* ---- from its folder to its end -------------------------------------------------------------- */
 
-enum attn_status attn_exec_open(struct attn_external *x, struct attn_error *err)
+enum attn_status attn_exec_open(struct attn_subject *x, struct attn_error *err)
 {
     struct attn_exec *k = x->command = calloc(1, sizeof *k);
     if (k == NULL)
@@ -348,7 +348,7 @@ enum attn_status attn_exec_open(struct attn_external *x, struct attn_error *err)
     return status;
 }
 
-void attn_exec_close(struct attn_external *x)
+void attn_exec_close(struct attn_subject *x)
 {
     if (x->work == NULL && !is_caller(x))
         attn_temporary_close(x->command->folder);
@@ -358,8 +358,7 @@ void attn_exec_close(struct attn_external *x)
 
 /* Words of the command that are files, such as the script after an interpreter's name.  Files
  * that such a script loads by itself are not seen. */
-static void files(const struct attn_external *x, void (*see)(void *arg, const char *path),
-                  void *arg)
+static void files(const struct attn_subject *x, void (*see)(void *arg, const char *path), void *arg)
 {
     char *copy = strdup(x->source), *rest = copy, *word;
     while (copy != NULL && (word = strsep(&rest, " \t\n'\"<>;&|=")) != NULL)
@@ -368,14 +367,14 @@ static void files(const struct attn_external *x, void (*see)(void *arg, const ch
     free(copy);
 }
 
-const struct attn_external_route attn_exec_route = {.word = "command",
-                                                    .flag = "exec",
-                                                    .route = ATTN_ROUTE_FILES,
-                                                    .soak_calls = 1,
-                                                    .usual_s = 600,
-                                                    .open = attn_exec_open,
-                                                    .ask = attn_exec_ask,
-                                                    .close = attn_exec_close,
-                                                    .unreached = attn_exec_unreached,
-                                                    .try = attn_exec_try,
-                                                    .files = files};
+const struct attn_subject_route attn_exec_route = {.word = "command",
+                                                   .flag = "exec",
+                                                   .route = ATTN_ROUTE_FILES,
+                                                   .soak_calls = 1,
+                                                   .usual_s = 600,
+                                                   .open = attn_exec_open,
+                                                   .ask = attn_exec_ask,
+                                                   .close = attn_exec_close,
+                                                   .unreached = attn_exec_unreached,
+                                                   .try = attn_exec_try,
+                                                   .files = files};

@@ -1,4 +1,4 @@
-/* The route of our own specs (external.h): cases and relations, judged in forks, so that code that
+/* The route of our own specs (subject.h): cases and relations, judged in forks, so that code that
  * crashes or never ends costs one verdict and not the battery; where these are ranks of MPI, here.
  *
  * Cases are the outer loop and specs the inner one: what the oracle says of a case is worked out
@@ -15,7 +15,7 @@
 #include "tests/harness/base/process.h"
 #include "tests/harness/diagnosis/diagnose.h"
 #include "tests/harness/relations/relations.h"
-#include "tests/harness/subject/external.h"
+#include "tests/harness/subject/subject.h"
 
 /* ---- in a fork ------------------------------------------------------------------------------- */
 
@@ -113,7 +113,7 @@ static void judge_here(void (*judge)(void *arg, int i, struct attn_result *r), v
     }
 }
 
-void attn_own_judge(const struct attn_external *x,
+void attn_own_judge(const struct attn_subject *x,
                     void (*judge)(void *arg, int i, struct attn_result *r), void *arg, int n,
                     struct attn_answer *answer)
 {
@@ -127,7 +127,7 @@ void attn_own_judge(const struct attn_external *x,
 
 /* Each case for all of these specs, then the next. */
 struct round {
-    const struct attn_external *x; /* the first of them */
+    const struct attn_subject *x; /* the first of them */
     int n;
     const struct attn_asked *asked;
     struct attn_setup setup;
@@ -154,7 +154,7 @@ static enum attn_status open_case(struct round *round, const struct attn_asked *
 static void judge_case(void *arg, int i, struct attn_result *r)
 {
     struct round *round = arg;
-    const struct attn_external *x = round->x;
+    const struct attn_subject *x = round->x;
     const struct attn_asked *asked = &round->asked[i / round->n];
     struct attn_error err = {0};
     enum attn_status status = open_case(round, asked, &err);
@@ -173,7 +173,7 @@ static void judge_case(void *arg, int i, struct attn_result *r)
 
 /* A relation of one spec. */
 struct related {
-    const struct attn_external *x;
+    const struct attn_subject *x;
     const struct attn_relation *relation;
 };
 
@@ -184,12 +184,12 @@ static void judge_relation(void *arg, int i, struct attn_result *r)
     attn_relation_run(related->relation, &related->x->spec, NULL, r);
 }
 
-static enum attn_status ask(struct attn_external *x, struct attn_asked *asked, int n,
+static enum attn_status ask(struct attn_subject *x, struct attn_asked *asked, int n,
                             struct attn_answer *answer, struct attn_error *err)
 {
     struct round round = {.x = x, .asked = asked};
     (void)err;
-    for (const struct attn_external *one = x; one != NULL; one = one->next)
+    for (const struct attn_subject *one = x; one != NULL; one = one->next)
         round.n++;
     attn_own_judge(x, judge_case, &round, round.n * n, answer);
     if (round.open != NULL) /* it was judged here */
@@ -197,37 +197,37 @@ static enum attn_status ask(struct attn_external *x, struct attn_asked *asked, i
     return ATTN_OK;
 }
 
-static void relation(struct attn_external *x, const struct attn_relation *asked,
+static void relation(struct attn_subject *x, const struct attn_relation *asked,
                      struct attn_answer *answer)
 {
     struct related related = {x, asked};
     attn_own_judge(x, judge_relation, &related, 1, answer);
 }
 
-static enum attn_status open_nothing(struct attn_external *x, struct attn_error *err)
+static enum attn_status open_nothing(struct attn_subject *x, struct attn_error *err)
 {
     (void)x, (void)err;
     return ATTN_OK;
 }
 
-static void close_nothing(struct attn_external *x)
+static void close_nothing(struct attn_subject *x)
 {
     (void)x;
 }
 
-static enum attn_status load(struct attn_external *x, struct attn_error *err)
+static enum attn_status load(struct attn_subject *x, struct attn_error *err)
 {
     return attn_spec_parse(x->source, &x->spec, err);
 }
 
-const struct attn_external_route attn_own_route = {.word = "implementation of attnlab",
-                                                   .flag = "",
-                                                   .route = ATTN_ROUTE_OWN,
-                                                   .says_claims = 1,
-                                                   .at_once = 16,
-                                                   .soak_calls = 4, /* threads have own tests */
-                                                   .open = open_nothing,
-                                                   .ask = ask,
-                                                   .close = close_nothing,
-                                                   .relation = relation,
-                                                   .load = load};
+const struct attn_subject_route attn_own_route = {.word = "implementation of attnlab",
+                                                  .flag = "",
+                                                  .route = ATTN_ROUTE_OWN,
+                                                  .says_claims = 1,
+                                                  .at_once = 16,
+                                                  .soak_calls = 4, /* threads have own tests */
+                                                  .open = open_nothing,
+                                                  .ask = ask,
+                                                  .close = close_nothing,
+                                                  .relation = relation,
+                                                  .load = load};

@@ -1,8 +1,8 @@
 /* A plug-in as a struct attn_impl like any other: in the process that loaded it, or in another one
  * (plugin_host.h), as code that may crash, hang or write anywhere should be.
  */
-#ifndef TESTS_HARNESS_EXTERNAL_PLUGIN_H
-#define TESTS_HARNESS_EXTERNAL_PLUGIN_H
+#ifndef TESTS_HARNESS_SUBJECT_PLUGIN_H
+#define TESTS_HARNESS_SUBJECT_PLUGIN_H
 
 #include "optimized/registry.h"
 #include "tests/harness/cases/claims.h"

@@ -16,8 +16,8 @@
 #include <sys/types.h>
 
 #include "tests/harness/base/process.h"
-#include "tests/harness/subject/external.h"
 #include "tests/harness/subject/plugin.h"
+#include "tests/harness/subject/subject.h"
 
 struct attn_plugin_host {
     const char *path; /* borrowed */

@@ -1,4 +1,4 @@
-/* The route of a plug-in (external.h): cases, relations and a look for leaks are run and judged
+/* The route of a plug-in (subject.h): cases, relations and a look for leaks are run and judged
  * here, and each of its calls in another process (plugin_host.h). */
 #include <math.h>
 #include <stdio.h>
@@ -75,7 +75,7 @@ static int diagnose_ranks(const struct attn_plugin_impl *plugin, const struct at
 
 /* Wrong again in the process that has run other cases, and right in one of its own, each more than
  * once, so that it is no race. */
-static int is_right_afresh(struct attn_external *x, const struct attn_case *c)
+static int is_right_afresh(struct attn_subject *x, const struct attn_case *c)
 {
     struct attn_plugin_host *host = x->host;
     const int restarts = host->restarts;
@@ -96,7 +96,7 @@ static int is_right_afresh(struct attn_external *x, const struct attn_case *c)
 }
 
 /* After ten seconds of diagnoses the next one says nothing new. */
-static void diagnose(struct attn_external *x, const struct attn_case *c, struct attn_result *r)
+static void diagnose(struct attn_subject *x, const struct attn_case *c, struct attn_result *r)
 {
     const struct attn_plugin_impl *plugin = &x->host->plugin;
     int is_numeric =
@@ -131,7 +131,7 @@ static int start_again(void *host)
 }
 
 /* The features without which it does not crash; three seconds of that are enough. */
-static void diagnose_crash(struct attn_external *x, const struct attn_case *c,
+static void diagnose_crash(struct attn_subject *x, const struct attn_case *c,
                            struct attn_answer *answer)
 {
     struct attn_plugin_host *host = x->host;
@@ -149,7 +149,7 @@ static void diagnose_crash(struct attn_external *x, const struct attn_case *c,
     x->diagnosed_s += attn_seconds(CLOCK_MONOTONIC) - start;
 }
 
-static void run(struct attn_external *x, const struct attn_case *c, struct attn_answer *answer)
+static void run(struct attn_subject *x, const struct attn_case *c, struct attn_answer *answer)
 {
     struct attn_plugin_impl *plugin = &x->host->plugin;
     struct attn_repetition how = x->how;
@@ -217,7 +217,7 @@ static void look_for_leaks(struct attn_plugin_host *host, const struct attn_case
 /* ---- questions ------------------------------------------------------------------------------- */
 
 /* The claims that a case asks for whose process did not live to show it. */
-static unsigned needs_of(const struct attn_external *x, const struct attn_case *c)
+static unsigned needs_of(const struct attn_subject *x, const struct attn_case *c)
 {
     struct attn_setup setup;
     if (attn_setup_describe(c, &setup, NULL) != ATTN_OK)
@@ -234,7 +234,7 @@ struct question {
     int is_leak;
 };
 
-static void ask(struct attn_external *x, const struct question *q, struct attn_answer *answer)
+static void ask(struct attn_subject *x, const struct question *q, struct attn_answer *answer)
 {
     struct attn_plugin_host *host = x->host;
     const double start = attn_seconds(CLOCK_MONOTONIC);
@@ -262,7 +262,7 @@ static void ask(struct attn_external *x, const struct question *q, struct attn_a
     x->not_reached += answer->not_reached;
 }
 
-static enum attn_status open_route(struct attn_external *x, struct attn_error *err)
+static enum attn_status open_route(struct attn_subject *x, struct attn_error *err)
 {
     x->host = calloc(1, sizeof *x->host);
     if (x->host == NULL)
@@ -277,7 +277,7 @@ static enum attn_status open_route(struct attn_external *x, struct attn_error *e
     return status;
 }
 
-static enum attn_status ask_cases(struct attn_external *x, struct attn_asked *asked, int n,
+static enum attn_status ask_cases(struct attn_subject *x, struct attn_asked *asked, int n,
                                   struct attn_answer *answer, struct attn_error *err)
 {
     (void)err;
@@ -289,7 +289,7 @@ static enum attn_status ask_cases(struct attn_external *x, struct attn_asked *as
     return ATTN_OK;
 }
 
-static void unreached(const struct attn_external *x, char *text, size_t size)
+static void unreached(const struct attn_subject *x, char *text, size_t size)
 {
     snprintf(text, size,
              "%d cases and relations were not reached: %d times it did not end, or did not start "
@@ -297,7 +297,7 @@ static void unreached(const struct attn_external *x, char *text, size_t size)
              x->not_reached, x->host->failures, x->timeout_s);
 }
 
-static void close_route(struct attn_external *x)
+static void close_route(struct attn_subject *x)
 {
     attn_plugin_host_renew(x->host);
     x->strays = x->host->shared->strays;
@@ -306,26 +306,26 @@ static void close_route(struct attn_external *x)
     x->host = NULL;
 }
 
-static void ask_relation(struct attn_external *x, const struct attn_relation *relation,
+static void ask_relation(struct attn_subject *x, const struct attn_relation *relation,
                          struct attn_answer *answer)
 {
     ask(x, &(struct question){.relation = relation}, answer);
 }
 
-static void look_for_leak(struct attn_external *x, const struct attn_case *c,
+static void look_for_leak(struct attn_subject *x, const struct attn_case *c,
                           struct attn_answer *answer)
 {
     ask(x, &(struct question){.c = c, .is_leak = 1}, answer);
 }
 
-static void renew(struct attn_external *x)
+static void renew(struct attn_subject *x)
 {
     attn_plugin_host_renew(x->host);
 }
 
 /* ---- to measure it --------------------------------------------------------------------------- */
 
-static enum attn_status try(struct attn_external *x, struct attn_error *err)
+static enum attn_status try(struct attn_subject *x, struct attn_error *err)
 {
     enum attn_status status = open_route(x, err);
     if (status == ATTN_OK)
@@ -334,7 +334,7 @@ static enum attn_status try(struct attn_external *x, struct attn_error *err)
 }
 
 /* An LSE that is absent is left unwritten: it is not read. */
-static enum attn_status load(struct attn_external *x, struct attn_error *err)
+static enum attn_status load(struct attn_subject *x, struct attn_error *err)
 {
     static struct attn_plugin_impl plugin; /* there is no unload */
     enum attn_status status = attn_plugin_load(x->source, &plugin, err);
@@ -352,20 +352,20 @@ static enum attn_status load(struct attn_external *x, struct attn_error *err)
     return ATTN_OK;
 }
 
-const struct attn_external_route attn_plugin_route = {.word = "plug-in",
-                                                      .flag = "plugin",
-                                                      .route = ATTN_ROUTE_PLUGIN,
-                                                      .says_claims = 1,
-                                                      .at_once = 1,
-                                                      .soak_calls = 16, /* for races */
-                                                      .usual_s = 20,
-                                                      .open = open_route,
-                                                      .ask = ask_cases,
-                                                      .close = close_route,
-                                                      .relation = ask_relation,
-                                                      .unreached = unreached,
-                                                      .leak = look_for_leak,
-                                                      .renew = renew,
-                                                      .try = try,
-                                                      .load = load,
-                                                      .files = attn_external_one_file};
+const struct attn_subject_route attn_plugin_route = {.word = "plug-in",
+                                                     .flag = "plugin",
+                                                     .route = ATTN_ROUTE_PLUGIN,
+                                                     .says_claims = 1,
+                                                     .at_once = 1,
+                                                     .soak_calls = 16, /* for races */
+                                                     .usual_s = 20,
+                                                     .open = open_route,
+                                                     .ask = ask_cases,
+                                                     .close = close_route,
+                                                     .relation = ask_relation,
+                                                     .unreached = unreached,
+                                                     .leak = look_for_leak,
+                                                     .renew = renew,
+                                                     .try = try,
+                                                     .load = load,
+                                                     .files = attn_subject_one_file};

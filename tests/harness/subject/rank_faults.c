@@ -20,7 +20,8 @@ struct pair {
 /* One place where a row of rank_faults.def may change what is done. */
 struct at {
     const struct attn_rank_steps *x;
-    const struct pair *pair; /* [B,H,Lq,Lk] */
+    const struct attn_problem *p; /* of the case */
+    const struct pair *pair;      /* [B,H,Lq,Lk] */
     int64_t b, h, i, j, li, lj;
     int rank, t, S, ends, block, seen, from, counts, is_difference;
     int64_t g, jk, jv;
@@ -67,9 +68,8 @@ static struct attn_box box_of(const struct at *at, int is_keys, int rank)
 /* 1: query token i sees key token j. */
 static int sees(const struct at *at, int64_t i, int64_t j)
 {
-    const struct attn_problem *p = &at->x->setup->problem;
-    return i >= 0 && j >= 0 && i < p->n_query && j < p->n_key &&
-           at->x->sees[((at->b * p->heads + at->h) * p->n_query + i) * p->n_key + j];
+    return i >= 0 && j >= 0 && i < at->p->n_query && j < at->p->n_key &&
+           at->x->sees[((at->b * at->p->heads + at->h) * at->p->n_query + i) * at->p->n_key + j];
 }
 
 /* Token n of a rank's shard, if shards lay one behind the other. */
@@ -82,8 +82,7 @@ static int64_t in_a_row(const struct at *at, int is_keys, int rank, int64_t n)
 
 static const struct pair *pair_of(const struct at *at, int64_t j)
 {
-    const struct attn_problem *p = &at->x->setup->problem;
-    return &at->pair[((at->b * p->heads + at->h) * p->n_query + at->i) * p->n_key + j];
+    return &at->pair[((at->b * at->p->heads + at->h) * at->p->n_query + at->i) * at->p->n_key + j];
 }
 
 /* Of the row, over the block that is multiplied alone. */
@@ -138,20 +137,9 @@ static void merge_base_2(struct at *at)
     at->kept = at->given = m + add_lse(at->old, at->part);
 }
 
-static int64_t kv_heads(const struct at *at)
-{
-    return at->x->setup->problem.kv_heads;
-}
-
-static double scale_of(const struct at *at)
-{
-    return at->x->setup->problem.scale;
-}
-
 static int64_t group_of(const struct at *at)
 {
-    const struct attn_problem *p = &at->x->setup->problem;
-    return p->heads / p->kv_heads;
+    return at->p->heads / at->p->kv_heads;
 }
 
 /* The first key that is counted, had a block that is not the first the first n keys before its
@@ -252,19 +240,19 @@ static double product(const struct evaluation *e, int of_query, int of_key, int6
 static struct pair numbers(struct evaluation *e)
 {
     struct at *at = &e->at;
-    const struct attn_problem *p = &at->x->setup->problem;
     struct pair pair = *pair_of(at, at->j);
-    at->g = at->h / group_of(at), at->jk = at->jv = at->j, at->scale = p->scale;
+    at->g = at->h / group_of(at), at->jk = at->jv = at->j, at->scale = at->p->scale;
     if (e->model->place != PAIR)
         return pair;
-    pair.s -= capped(p->scale * product(e, ATTN_T_Q, ATTN_T_K, at->j, p->d_key), p->softcap);
+    pair.s -=
+        capped(at->p->scale * product(e, ATTN_T_Q, ATTN_T_K, at->j, at->p->d_key), at->p->softcap);
     change(e, PAIR);
-    const double raw = at->scale * product(e, ATTN_T_Q, ATTN_T_K, at->jk, p->d_key);
-    const double y = p->softcap > 0 ? tanh(raw / p->softcap) : 0;
-    pair.s += capped(raw, p->softcap);
+    const double raw = at->scale * product(e, ATTN_T_Q, ATTN_T_K, at->jk, at->p->d_key);
+    const double y = at->p->softcap > 0 ? tanh(raw / at->p->softcap) : 0;
+    pair.s += capped(raw, at->p->softcap);
     pair.slope = 1 - y * y;
     if (at->x->setup->tensor[ATTN_T_DO].data != NULL)
-        pair.dp = product(e, ATTN_T_DO, ATTN_T_V, at->jv, p->d_value);
+        pair.dp = product(e, ATTN_T_DO, ATTN_T_V, at->jv, at->p->d_value);
     return pair;
 }
 
@@ -272,7 +260,6 @@ static struct pair numbers(struct evaluation *e)
 static void predict_row(struct evaluation *e, double *o, double *lse)
 {
     struct at *at = &e->at;
-    const struct attn_problem *p = &at->x->setup->problem;
     double kept = -HUGE_VAL, before = -HUGE_VAL;
     for (at->t = 0; at->t <= at->S; at->t++) {
         const struct attn_box box = multiplied(e);
@@ -286,15 +273,15 @@ static void predict_row(struct evaluation *e, double *o, double *lse)
         change(e, MERGE);
         const double both = add_lse(at->old, at->part), first = weight(at->old, both);
         const double second = weight(at->part, both);
-        memset(e->part, 0, (size_t)p->d_value * sizeof *e->part);
+        memset(e->part, 0, (size_t)at->p->d_value * sizeof *e->part);
         for (int64_t lj = at->from; lj < box.tokens; lj++) {
             if (!is_seen(e, &box, lj))
                 continue;
             const double w = weight(numbers(e).s, at->lse);
-            for (int64_t c = 0; c < p->d_value; c++)
+            for (int64_t c = 0; c < at->p->d_value; c++)
                 e->part[c] += w * value(e, ATTN_T_V, at->g, at->jv, c);
         }
-        for (int64_t c = 0; c < p->d_value; c++)
+        for (int64_t c = 0; c < at->p->d_value; c++)
             o[c] = at->is_difference ? o[c] - second * (o[c] - e->part[c])
                                      : first * o[c] + second * e->part[c];
         kept = at->kept, before = at->lse;
@@ -304,14 +291,13 @@ static void predict_row(struct evaluation *e, double *o, double *lse)
 
 static void predict_forward(struct evaluation *e)
 {
-    const struct attn_problem *p = &e->at.x->setup->problem;
     const struct attn_box *box = &e->held->box[0];
     int64_t n = 0;
-    for (e->at.b = 0; e->at.b < p->batch; e->at.b++)
-        for (e->at.h = 0; e->at.h < p->heads; e->at.h++)
+    for (e->at.b = 0; e->at.b < e->at.p->batch; e->at.b++)
+        for (e->at.h = 0; e->at.h < e->at.p->heads; e->at.h++)
             for (e->at.li = 0; e->at.li < box->tokens; e->at.li++, n++) {
                 e->at.i = attn_rank_token(box, e->at.li);
-                predict_row(e, &e->truth.tensor[ATTN_O].gauge[n * p->d_value],
+                predict_row(e, &e->truth.tensor[ATTN_O].gauge[n * e->at.p->d_value],
                             &e->truth.tensor[ATTN_LSE].gauge[n]);
             }
 }
@@ -321,10 +307,9 @@ static void predict_forward(struct evaluation *e)
 static void add_row(struct evaluation *e, const struct attn_box *box, double *dq)
 {
     struct at *at = &e->at;
-    const struct attn_problem *p = &at->x->setup->problem;
     const int64_t keys = e->held->box[1].tokens;
     double *dk = e->truth.tensor[ATTN_DK].gauge, *dv = e->truth.tensor[ATTN_DV].gauge;
-    if (p->n_key == 0)
+    if (at->p->n_key == 0)
         return;
     at->lse = pair_of(at, 0)->lse;
     at->delta = pair_of(at, 0)->delta;
@@ -336,13 +321,13 @@ static void add_row(struct evaluation *e, const struct attn_box *box, double *dq
             continue;
         const struct pair pair = numbers(e);
         double w = weight(pair.s, at->lse), ds = w * (pair.dp - at->delta) * pair.slope * at->scale;
-        int64_t n = (at->b * p->kv_heads + at->g) * keys + lj;
-        for (int64_t c = 0; c < p->d_key && dq != NULL; c++)
+        int64_t n = (at->b * at->p->kv_heads + at->g) * keys + lj;
+        for (int64_t c = 0; c < at->p->d_key && dq != NULL; c++)
             dq[c] += ds * value(e, ATTN_T_K, at->g, at->jk, c);
-        for (int64_t c = 0; c < p->d_key && dq == NULL; c++)
-            dk[n * p->d_key + c] += at->dk * ds * value(e, ATTN_T_Q, at->h, at->i, c);
-        for (int64_t c = 0; c < p->d_value && dq == NULL; c++)
-            dv[n * p->d_value + c] += at->dv * w * value(e, ATTN_T_DO, at->h, at->i, c);
+        for (int64_t c = 0; c < at->p->d_key && dq == NULL; c++)
+            dk[n * at->p->d_key + c] += at->dk * ds * value(e, ATTN_T_Q, at->h, at->i, c);
+        for (int64_t c = 0; c < at->p->d_value && dq == NULL; c++)
+            dv[n * at->p->d_value + c] += at->dv * w * value(e, ATTN_T_DO, at->h, at->i, c);
     }
 }
 
@@ -350,14 +335,14 @@ static void add_row(struct evaluation *e, const struct attn_box *box, double *dq
 static void add_rows(struct evaluation *e, int is_dq)
 {
     struct at *at = &e->at;
-    const struct attn_problem *p = &at->x->setup->problem;
     const struct attn_box keys = multiplied(e), rows = box_of(at, 0, at->rank);
     int64_t row = 0;
-    for (at->b = 0; at->b < p->batch; at->b++)
-        for (at->h = 0; at->h < p->heads; at->h++)
+    for (at->b = 0; at->b < at->p->batch; at->b++)
+        for (at->h = 0; at->h < at->p->heads; at->h++)
             for (at->li = 0; at->li < rows.tokens; at->li++, row++) {
                 at->i = attn_rank_token(&rows, at->li);
-                add_row(e, &keys, is_dq ? &e->truth.tensor[ATTN_DQ].gauge[row * p->d_key] : NULL);
+                add_row(e, &keys,
+                        is_dq ? &e->truth.tensor[ATTN_DQ].gauge[row * at->p->d_key] : NULL);
             }
 }
 
@@ -461,45 +446,6 @@ static const char *recognise(struct evaluation *e, enum attn_pass pass,
     return NULL;
 }
 
-/* Is every input here what belongs at another place: the heads of the rank n further on, or the
- * tokens that begin with those of rank n? */
-static int is_moved(const struct attn_rank_steps *x, const struct attn_rank_held *held,
-                    const struct attn_setup *piece, int by_tokens, int n)
-{
-    const struct attn_rank_held other =
-        attn_rank_held(x, by_tokens ? held->rank : (held->rank + n) % x->ranks, held->step);
-    for (int slot = 0; slot < ATTN_T_O; slot++) {
-        const struct attn_tensor *t = &piece->tensor[slot], *whole = &x->setup->tensor[slot];
-        const int is_keys = slot == ATTN_T_K || slot == ATTN_T_V;
-        const struct attn_box home = attn_rank_held(x, n, x->steps).box[is_keys];
-        int64_t w[4];
-        if (other.box[is_keys].heads.n != held->box[is_keys].heads.n)
-            return 0;
-        for (int64_t at[4] = ATTN_START; t->map != NULL && attn_each(at, t->extent);) {
-            attn_rank_place(&other, slot, at, w);
-            w[2] = by_tokens ? (w[2] + attn_rank_token(&home, 0)) % whole->extent[2] : w[2];
-            if (attn_tensor_get(t, at[0], at[1], at[2], at[3]) !=
-                attn_tensor_get(whole, w[0], w[1], w[2], w[3]))
-                return 0;
-        }
-    }
-    return 1;
-}
-
-void attn_rank_diagnose_inputs(const struct attn_rank_steps *x, const struct attn_rank_held *held,
-                               const struct attn_setup *piece, struct attn_diagnosis *diagnosis)
-{
-    for (int n = 1; n < x->ranks && diagnosis->text[0] == '\0'; n++)
-        for (int by_tokens = 0; by_tokens < 2 && diagnosis->text[0] == '\0'; by_tokens++)
-            if (is_moved(x, held, piece, by_tokens, n)) {
-                diagnosis->fault = ATTN_FAULT_RANKS;
-                snprintf(diagnosis->text, sizeof diagnosis->text,
-                         by_tokens ? "fits tokens rotated: those of rank %d come first"
-                                   : "fits heads rotated: those that belong %d rank further on",
-                         n);
-            }
-}
-
 void attn_rank_diagnose(const struct attn_rank_steps *x, const struct attn_rank_held *held,
                         enum attn_pass pass, const struct attn_setup *part,
                         const struct attn_sample *sample, const struct attn_precision *precision,
@@ -514,7 +460,8 @@ void attn_rank_diagnose(const struct attn_rank_steps *x, const struct attn_rank_
         return;
     struct pair *pair = malloc(((size_t)pairs + 1) * sizeof *pair);
     e.part = malloc(((size_t)p->d_value + 1) * sizeof *e.part);
-    e.at = (struct at){.x = x, .pair = pair, .rank = held->rank, .ends = held->step == x->steps};
+    e.at = (struct at){
+        .x = x, .p = p, .pair = pair, .rank = held->rank, .ends = held->step == x->steps};
     e.at.S = held->step - e.at.ends;
     const char *words = pair != NULL && e.part != NULL && take_numbers(x, pair) == ATTN_OK
                             ? recognise(&e, pass, part)

@@ -55,8 +55,9 @@ static void read_piece(struct given *g, const char *folder, const char *name, in
             memcpy(g->why, words, sizeof words);
         return;
     }
-    if (says == ATTN_WORDS_ERROR)
-        attn_result_fail(r, ATTN_F_STATUS, "%s", words);
+    if (says == ATTN_WORDS_ERROR || says == ATTN_WORDS_CHANGED)
+        attn_result_fail(r, says == ATTN_WORDS_CHANGED ? ATTN_F_INTEGRITY : ATTN_F_STATUS, "%s",
+                         words);
     else if (says == ATTN_WORDS_REFUSED)
         attn_result_fail(r, ATTN_F_STATUS, "refused.txt leaves out a step, and says why");
     else if (!attn_vector_files_has(folder, in))
@@ -89,26 +90,54 @@ static void look_for_more(const struct given *g, const char *folder, const char 
 
 /* ---- judging --------------------------------------------------------------------------------- */
 
+/* 1: some input here is not that of another place, which *text says: of the heads of the rank n
+ * further on, or of the tokens that begin with those of rank n.  n 0: of the place where it is. */
+static int is_other(const struct attn_rank_steps *x, const struct attn_rank_held *held,
+                    const struct attn_setup *piece, int by_tokens, int n, char text[200])
+{
+    const struct attn_rank_held from =
+        attn_rank_held(x, by_tokens ? held->rank : (held->rank + n) % x->ranks, held->step);
+    for (int slot = 0; slot < ATTN_T_O; slot++) {
+        const struct attn_tensor *t = &piece->tensor[slot], *whole = &x->setup->tensor[slot];
+        const int is_keys = slot == ATTN_T_K || slot == ATTN_T_V;
+        const struct attn_box home = attn_rank_held(x, n, x->steps).box[is_keys];
+        int64_t w[4];
+        if (from.box[is_keys].heads.n != held->box[is_keys].heads.n)
+            return 1;
+        for (int64_t at[4] = ATTN_START; t->map != NULL && attn_each(at, t->extent);) {
+            attn_rank_place(&from, slot, at, w);
+            w[2] = by_tokens ? (w[2] + attn_rank_token(&home, 0)) % whole->extent[2] : w[2];
+            double got = attn_tensor_get(t, at[0], at[1], at[2], at[3]);
+            double want = attn_tensor_get(whole, w[0], w[1], w[2], w[3]);
+            if (got == want || (isnan(got) && isnan(want)))
+                continue;
+            snprintf(text, 200, "%s[%lld,%lld,%lld,%lld] of the whole is %.9g, and here %.9g",
+                     t->name, (long long)w[0], (long long)w[1], (long long)w[2], (long long)w[3],
+                     want, got);
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* Inputs that have only changed hands are the same numbers. */
 static void judge_inputs(const struct given *g, const struct attn_rank_held *held,
                          const struct attn_setup *piece, struct attn_result *r)
 {
-    for (int slot = 0; slot < ATTN_T_O; slot++) {
-        const struct attn_tensor *t = &piece->tensor[slot];
-        int64_t w[4];
-        for (int64_t at[4] = ATTN_START; t->map != NULL && attn_each(at, t->extent);) {
-            attn_rank_place(held, slot, at, w);
-            double got = attn_tensor_get(t, at[0], at[1], at[2], at[3]);
-            double want = attn_tensor_get(&g->whole->tensor[slot], w[0], w[1], w[2], w[3]);
-            if (!(got == want || (isnan(got) && isnan(want))) && r->verdict == ATTN_PASS)
-                attn_result_fail(r, ATTN_F_EXACT,
-                                 "%s[%lld,%lld,%lld,%lld] of the whole is %.9g, and here %.9g",
-                                 t->name, (long long)w[0], (long long)w[1], (long long)w[2],
-                                 (long long)w[3], want, got);
-        }
+    char text[200], unsaid[200];
+    struct attn_diagnosis *d = &r->diagnosis;
+    if (!is_other(&g->x, held, piece, 0, 0, text))
+        return;
+    attn_result_fail(r, ATTN_F_EXACT, "%s", text);
+    for (int n = 2; n < 2 * g->x.ranks && d->text[0] == '\0'; n++) {
+        if (is_other(&g->x, held, piece, n % 2, n / 2, unsaid))
+            continue;
+        d->fault = ATTN_FAULT_RANKS;
+        snprintf(d->text, sizeof d->text,
+                 n % 2 ? "fits tokens rotated: those of rank %d come first"
+                       : "fits heads rotated: those that belong %d rank further on",
+                 n / 2);
     }
-    if (r->verdict == ATTN_FAILED)
-        attn_rank_diagnose_inputs(&g->x, held, piece, &r->diagnosis);
 }
 
 /* F64 outputs of heads that see nothing, which other ranks have. */
@@ -133,27 +162,38 @@ static enum attn_status clear(struct attn_setup *whole, struct attn_error *err)
     return ATTN_OK;
 }
 
-static void judge_outputs(struct given *g, const struct attn_rank_held *held, enum attn_pass pass,
-                          struct attn_setup *piece, struct attn_result *r)
+/* A pass of what is held, in the outputs of the whole. */
+static void judge_held(struct attn_rank_steps *x, const struct attn_rank_held *held,
+                       enum attn_pass pass, const struct attn_precision *precision,
+                       struct attn_result *r)
 {
     struct attn_setup part;
     struct attn_sample sample;
     struct attn_error err = {0};
-    enum attn_status status = clear(g->whole, &err);
-    if (status == ATTN_OK) {
-        attn_rank_piece_copy(held, piece, g->whole, 1);
-        status = attn_rank_case(&g->x, held, pass, &part, &sample, &err);
-    }
+    enum attn_status status = attn_rank_case(x, held, pass, &part, &sample, &err);
     if (status != ATTN_OK) {
         attn_result_error(r, status, err.text);
         return;
     }
-    attn_judge(&part, &g->precision, &sample, pass, r);
+    attn_judge(&part, precision, &sample, pass, r);
     if (r->verdict == ATTN_WEAK) /* a rank may well have met no key yet that it sees */
         r->verdict = ATTN_PASS;
     if (r->verdict == ATTN_FAILED)
-        attn_rank_diagnose(&g->x, held, pass, &part, &sample, &g->precision, &r->diagnosis);
+        attn_rank_diagnose(x, held, pass, &part, &sample, precision, &r->diagnosis);
     attn_mask_free((struct attn_mask *)(uintptr_t)part.problem.mask);
+}
+
+static void judge_outputs(struct given *g, const struct attn_rank_held *held, enum attn_pass pass,
+                          struct attn_setup *piece, struct attn_result *r)
+{
+    struct attn_error err = {0};
+    enum attn_status status = clear(g->whole, &err);
+    if (status != ATTN_OK) {
+        attn_result_error(r, status, err.text);
+        return;
+    }
+    attn_rank_piece_copy(held, piece, g->whole, 1);
+    judge_held(&g->x, held, pass, &g->precision, r);
 }
 
 /* A rank that has seen nothing but hidden keys fits several mistakes: the one counts that most
@@ -261,22 +301,13 @@ static int diagnose_rank(struct attn_rank_steps *x, int rank, enum attn_pass pas
                          const struct attn_precision *precision, struct attn_diagnosis *diagnosis)
 {
     const struct attn_rank_held held = attn_rank_held(x, rank, x->steps);
-    struct attn_setup part;
-    struct attn_sample sample;
     struct attn_result r = {0};
-    struct attn_diagnosis found = {0};
-    struct attn_error err = {0};
-    if (attn_rank_case(x, &held, pass, &part, &sample, &err) != ATTN_OK)
+    judge_held(x, &held, pass, precision, &r);
+    if (r.diagnosis.text[0] == '\0')
         return 0;
-    attn_judge(&part, precision, &sample, pass, &r);
-    if (r.verdict == ATTN_FAILED)
-        attn_rank_diagnose(x, &held, pass, &part, &sample, precision, &found);
-    attn_mask_free((struct attn_mask *)(uintptr_t)part.problem.mask);
-    if (found.text[0] == '\0')
-        return 0;
-    *diagnosis = found;
+    *diagnosis = r.diagnosis;
     snprintf(diagnosis->text, sizeof diagnosis->text, "rank %d %.*s", rank,
-             (int)sizeof diagnosis->text - 20, found.text);
+             (int)sizeof diagnosis->text - 20, r.diagnosis.text);
     return 1;
 }
 

@@ -16,8 +16,8 @@
  *      rank_results.c   reads results and judges them
  *      rank_faults.c    what a wrong step looks like
  */
-#ifndef TESTS_HARNESS_EXTERNAL_RANK_STEPS_H
-#define TESTS_HARNESS_EXTERNAL_RANK_STEPS_H
+#ifndef TESTS_HARNESS_SUBJECT_RANK_STEPS_H
+#define TESTS_HARNESS_SUBJECT_RANK_STEPS_H
 
 #include "optimized/parallel/work.h"
 #include "optimized/registry.h"
@@ -103,10 +103,6 @@ void attn_rank_results_judge(const char *scheme, const char *folder, const char 
  * that is wrong look like, with its number; 1, or 0 and nothing where no model fits. */
 int attn_rank_results_diagnose(int ranks, const struct attn_claims *claims,
                                struct attn_setup *setup, struct attn_diagnosis *diagnosis);
-
-/* Inputs that have changed hands, and are not what they should be: whose they are. */
-void attn_rank_diagnose_inputs(const struct attn_rank_steps *x, const struct attn_rank_held *held,
-                               const struct attn_setup *piece, struct attn_diagnosis *diagnosis);
 
 /* Hold the models of rank_faults.def against the outputs of part, which are wrong. */
 void attn_rank_diagnose(const struct attn_rank_steps *x, const struct attn_rank_held *held,

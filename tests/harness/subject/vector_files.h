@@ -10,11 +10,11 @@
  * manual.  Nothing of the inputs is read back: a case string gives the same bits every time, so
  * results are judged on what the case says.
  */
-#ifndef TESTS_HARNESS_EXTERNAL_VECTOR_FILES_H
-#define TESTS_HARNESS_EXTERNAL_VECTOR_FILES_H
+#ifndef TESTS_HARNESS_SUBJECT_VECTOR_FILES_H
+#define TESTS_HARNESS_SUBJECT_VECTOR_FILES_H
 
 #include "tests/harness/base/files.h"
-#include "tests/harness/subject/external.h"
+#include "tests/harness/subject/subject.h"
 
 /* A manifest being written: open, then each case, then close. */
 struct attn_vector_files_writer {

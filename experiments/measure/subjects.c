@@ -1,5 +1,5 @@
-/* See external_specs.h. */
-#include "experiments/measure/external_specs.h"
+/* See subjects.h. */
+#include "experiments/measure/subjects.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -34,10 +34,10 @@ static const char *cut_name(const char *value, char name[32])
     return value + n + 1;
 }
 
-static enum attn_status take(struct attn_external_specs *externals, const char *flag,
-                             const char *value, struct attn_error *err)
+static enum attn_status take(struct attn_subjects *externals, const char *flag, const char *value,
+                             struct attn_error *err)
 {
-    struct attn_external *last = externals->n > 0 ? &externals->one[externals->n - 1] : NULL;
+    struct attn_subject *last = externals->n > 0 ? &externals->one[externals->n - 1] : NULL;
     if (strcmp(flag, "claims") == 0) {
         if (last == NULL || last->route->says_claims || last->claims_path != NULL)
             return attn_fail(err, ATTN_EINVAL,
@@ -47,12 +47,11 @@ static enum attn_status take(struct attn_external_specs *externals, const char *
         last->claims_path = value;
         return ATTN_OK;
     }
-    if (externals->n == ATTN_EXTERNAL_SPECS)
-        return attn_fail(err, ATTN_EINVAL, "more than %d plug-ins and commands",
-                         ATTN_EXTERNAL_SPECS);
+    if (externals->n == ATTN_SUBJECTS)
+        return attn_fail(err, ATTN_EINVAL, "more than %d plug-ins and commands", ATTN_SUBJECTS);
     char *source = externals->source[externals->n];
-    struct attn_external *x = &externals->one[externals->n++];
-    *x = (struct attn_external){.route = attn_external_route_of(flag), .source = source};
+    struct attn_subject *x = &externals->one[externals->n++];
+    *x = (struct attn_subject){.route = attn_subject_route_of(flag), .source = source};
     const char *given = cut_name(value, x->name);
     if (*given == '\0' || strlen(given) >= sizeof *externals->source)
         return attn_fail(err, ATTN_EINVAL, "--%s '%.60s': a text of 1 to %zu bytes is wanted", flag,
@@ -68,7 +67,7 @@ static void add_file(void *digest, const char *path)
     attn_digest_file(digest, path);
 }
 
-static void find_digest(struct attn_external *x)
+static void find_digest(struct attn_subject *x)
 {
     uint64_t digest = ATTN_DIGEST_BEGIN;
     if (x->claims_path != NULL)
@@ -92,10 +91,10 @@ static enum attn_status find_path(char *source, size_t size, struct attn_error *
     return ATTN_OK;
 }
 
-static enum attn_status meet(struct attn_external_specs *externals, int which, double timeout_s,
+static enum attn_status meet(struct attn_subjects *externals, int which, double timeout_s,
                              struct attn_error *err)
 {
-    struct attn_external *x = &externals->one[which];
+    struct attn_subject *x = &externals->one[which];
     enum attn_status status = ATTN_OK;
     x->timeout_s = timeout_s;
     if (x->claims_path != NULL)
@@ -112,7 +111,7 @@ static enum attn_status meet(struct attn_external_specs *externals, int which, d
 }
 
 /* Its own name, in letters that a plan and a file name can hold. */
-static void find_name(struct attn_external *e)
+static void find_name(struct attn_subject *e)
 {
     size_t n = 0;
     for (const char *c = e->claims.name; *c != '\0' && n < sizeof e->name - 1; c++)
@@ -123,10 +122,10 @@ static void find_name(struct attn_external *e)
     e->name[n] = '\0';
 }
 
-static enum attn_status check_name(const struct attn_external_specs *externals, int which,
+static enum attn_status check_name(const struct attn_subjects *externals, int which,
                                    struct attn_error *err)
 {
-    const struct attn_external *e = &externals->one[which];
+    const struct attn_subject *e = &externals->one[which];
     const char *flag = e->route->flag;
     if (e->name[0] == '\0')
         return attn_fail(err, ATTN_EINVAL, "%.200s has no name: say --%s NAME=...", e->source,
@@ -143,9 +142,9 @@ static enum attn_status check_name(const struct attn_external_specs *externals, 
     return ATTN_OK;
 }
 
-enum attn_status attn_external_specs_open(struct attn_external_specs *externals,
-                                          const struct attn_cli_list *given,
-                                          const struct attn_cli_list *keys, struct attn_error *err)
+enum attn_status attn_subjects_open(struct attn_subjects *externals,
+                                    const struct attn_cli_list *given,
+                                    const struct attn_cli_list *keys, struct attn_error *err)
 {
     double patience = 60, timeout; /* s, to load a plug-in, or for a command on a tiny case */
     enum attn_status status = ATTN_OK;
@@ -155,7 +154,7 @@ enum attn_status attn_external_specs_open(struct attn_external_specs *externals,
     for (int x = 0; x < given->n && status == ATTN_OK; x++)
         status = take(externals, given->at[x].flag, given->at[x].value, err);
     for (int i = 0; i < externals->n && status == ATTN_OK; i++) {
-        struct attn_external *e = &externals->one[i];
+        struct attn_subject *e = &externals->one[i];
         status = meet(externals, i, patience, err);
         if (status != ATTN_OK)
             break;
@@ -167,8 +166,8 @@ enum attn_status attn_external_specs_open(struct attn_external_specs *externals,
     return status;
 }
 
-const struct attn_external *attn_external_specs_find(const struct attn_external_specs *externals,
-                                                     const char *name)
+const struct attn_subject *attn_subjects_find(const struct attn_subjects *externals,
+                                              const char *name)
 {
     for (int i = 0; externals != NULL && i < externals->n; i++)
         if (strcmp(externals->one[i].name, name) == 0)

@@ -1,5 +1,5 @@
-/* See external.h: how files are judged. */
-#include "tests/harness/subject/external.h"
+/* See subject.h: how files are judged. */
+#include "tests/harness/subject/subject.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -10,19 +10,19 @@
 #include "tests/harness/subject/rank_steps.h"
 #include "tests/harness/subject/vector_files.h"
 
-void attn_external_one_file(const struct attn_external *x, void (*see)(void *arg, const char *path),
-                            void *arg)
+void attn_subject_one_file(const struct attn_subject *x, void (*see)(void *arg, const char *path),
+                           void *arg)
 {
     see(arg, x->source);
 }
 
-double attn_external_left(const struct attn_external *x)
+double attn_subject_left(const struct attn_subject *x)
 {
     return x->until > 0 ? x->until - attn_seconds(CLOCK_MONOTONIC) : (double)INFINITY;
 }
 
-enum attn_status attn_external_set_scheme(struct attn_external *x, const char *scheme,
-                                          struct attn_error *err)
+enum attn_status attn_subject_set_scheme(struct attn_subject *x, const char *scheme,
+                                         struct attn_error *err)
 {
     struct attn_spec spec;
     enum attn_status status = attn_spec_parse_priced(scheme, &spec, err);
@@ -33,8 +33,8 @@ enum attn_status attn_external_set_scheme(struct attn_external *x, const char *s
     return ATTN_OK;
 }
 
-int attn_external_done(const struct attn_external *x, const char *results,
-                       const struct attn_asked *asked)
+int attn_subject_done(const struct attn_subject *x, const char *results,
+                      const struct attn_asked *asked)
 {
     const int ranks = x->scheme[0] != '\0' ? x->claims.ranks : 0;
     char words[300], name[240];
@@ -48,7 +48,7 @@ int attn_external_done(const struct attn_external *x, const char *results,
 }
 
 /* Results that are there, or what to say of a case that has none: a refusal, a failure. */
-static enum attn_status take_results(struct attn_external *x, const struct attn_asked *asked,
+static enum attn_status take_results(struct attn_subject *x, const struct attn_asked *asked,
                                      const char *results, struct attn_setup *setup,
                                      struct attn_result *r)
 {
@@ -59,16 +59,14 @@ static enum attn_status take_results(struct attn_external *x, const struct attn_
         attn_result_refuse(r, words);
         return ATTN_ENOTSUP;
     }
-    r->verdict = ATTN_FAILED;
-    r->failure = ATTN_F_STATUS;
     if (says == ATTN_WORDS_ERROR || says == ATTN_WORDS_CHANGED) {
-        r->failure = says == ATTN_WORDS_CHANGED ? ATTN_F_INTEGRITY : ATTN_F_STATUS;
-        snprintf(r->text, sizeof r->text, "%s", words);
-    } else if (asked->said[0] != '\0' && !attn_external_done(x, results, asked)) {
+        attn_result_fail(r, says == ATTN_WORDS_CHANGED ? ATTN_F_INTEGRITY : ATTN_F_STATUS, "%s",
+                         words);
+    } else if (asked->said[0] != '\0' && !attn_subject_done(x, results, asked)) {
+        attn_result_fail(r, ATTN_F_STATUS, "%s", asked->said);
         r->verdict = asked->without;
-        snprintf(r->text, sizeof r->text, "%s", asked->said);
     } else if (!attn_vector_files_has(results, asked->name)) {
-        snprintf(r->text, sizeof r->text, "no folder of results for this case");
+        attn_result_fail(r, ATTN_F_STATUS, "no folder of results for this case");
     } else if (x->scheme[0] != '\0') {
         *r = (struct attn_result){.verdict = ATTN_PASS};
         attn_rank_results_judge(x->scheme, results, asked->name, &x->claims, setup, r);
@@ -80,12 +78,12 @@ static enum attn_status take_results(struct attn_external *x, const struct attn_
         attn_result_error(r, err.status, err.text);
         return err.status;
     } else {
-        snprintf(r->text, sizeof r->text, "%s", err.text);
+        attn_result_fail(r, ATTN_F_STATUS, "%s", err.text);
     }
     return ATTN_EINVAL;
 }
 
-static void judge_results(struct attn_external *x, const struct attn_setup *setup,
+static void judge_results(struct attn_subject *x, const struct attn_setup *setup,
                           struct attn_answer *answer)
 {
     const double enough_s = 10; /* of diagnoses: the next one says nothing new */
@@ -98,8 +96,8 @@ static void judge_results(struct attn_external *x, const struct attn_setup *setu
     x->diagnosed_s += attn_seconds(CLOCK_MONOTONIC) - before;
 }
 
-void attn_external_judge(struct attn_external *x, const struct attn_asked *asked,
-                         const char *results, struct attn_answer *answer)
+void attn_subject_judge(struct attn_subject *x, const struct attn_asked *asked, const char *results,
+                        struct attn_answer *answer)
 {
     struct attn_setup setup;
     struct attn_error err = {0};
