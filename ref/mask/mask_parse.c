@@ -34,14 +34,6 @@ const struct mask_kind *const attn_mask_kinds[] = {
 #undef ATTN_MASK
 };
 
-const char *attn_mask_help(int line)
-{
-    for (int k = 0; k < MASK_KINDS && line >= 0; k++)
-        if (attn_mask_kinds[k]->name != NULL && line-- == 0)
-            return attn_mask_kinds[k]->help;
-    return NULL;
-}
-
 /* ---- failure ------------------------------------------------------------------------------ */
 
 void attn_mask_stop(struct mask_parser *p, enum attn_status status)
