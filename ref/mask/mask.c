@@ -13,6 +13,14 @@ const char *attn_mask_text(const struct attn_mask *mask)
     return mask->text;
 }
 
+const char *attn_mask_help(int line)
+{
+    for (int k = 0; k < MASK_KINDS && line >= 0; k++)
+        if (attn_mask_kinds[k]->name != NULL && line-- == 0)
+            return attn_mask_kinds[k]->help;
+    return NULL;
+}
+
 int attn_mask_allows(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i, int64_t j)
 {
     if (mask == NULL)

@@ -233,7 +233,7 @@ static const struct hand_price hand_prices[] = {
      "messages=576 zeros=16 k.heads=128 v.heads=128 dk.heads=128 dv.heads=128 copies=64",
      "h2g1q0k8d4:none:f32:normal:s1:pass=bwd"},
     /* bytes of 6 keys in 2 batches, for one other rank; rows of 5 queries, 2*5*12; a mask of three
-     * nodes of 56 bytes behind 112 more */
+     * nodes of 56 bytes behind 104 more */
     {"ulysses:ranks=2,mask=keys,local=tiled-textbook", ATTN_FORWARD, 0, 1872 + 12, 6, 0,
      "messages=576 q.heads=1280 k.heads=768 v.heads=576 o.heads=960 lse.heads=160 mask.parts=272 "
      "mask.shard=12 mask.work=24",
