@@ -83,13 +83,15 @@ static const char *word_at(const char *choices, int64_t index, int *length)
     return choices;
 }
 
-static void implementation_names(char *text, size_t size)
+/* The names of all; or of those that may follow local=. */
+static void list_names(int is_local, char *text, size_t size)
 {
     text[0] = '\0';
-    for (int i = 0; i < attn_impl_count(); i++) {
-        append(text, size, i > 0 ? ", " : "");
-        append(text, size, list[i]->name);
-    }
+    for (int i = 0; i < attn_impl_count(); i++)
+        if (!is_local || list[i]->ranks == NULL) {
+            append(text, size, text[0] != '\0' ? ", " : "");
+            append(text, size, list[i]->name);
+        }
 }
 
 /* ---- parsing ------------------------------------------------------------------------------ */
@@ -126,24 +128,13 @@ static int is_local(const struct attn_option *option)
 static enum attn_status parse_plain(const char *text, size_t n, struct attn_spec *spec,
                                     struct attn_error *err);
 
-/* The names that may follow local=, for a message. */
-static void local_names(char *text, size_t size)
-{
-    text[0] = '\0';
-    for (int i = 0; i < attn_impl_count(); i++)
-        if (list[i]->ranks == NULL) {
-            append(text, size, text[0] != '\0' ? ", " : "");
-            append(text, size, list[i]->name);
-        }
-}
-
 static enum attn_status not_local(const char *outer, const char *name, struct attn_error *err)
 {
     char names[300];
     const char *hint = strchr(name, ':') != NULL   ? "; with options: local=(NAME:...)"
                        : strchr(name, '@') != NULL ? "; an @ISA stands at the end of the whole spec"
                                                    : "";
-    local_names(names, sizeof names);
+    list_names(1, names, sizeof names);
     return attn_fail(err, ATTN_EINVAL, "%s:local=%s: the work of one rank is done by one of: %s%s",
                      outer, name, names, hint);
 }
@@ -304,7 +295,7 @@ static enum attn_status parse_plain(const char *text, size_t n, struct attn_spec
         struct attn_nearest nearest = attn_nearest_begin(text, at);
         for (int i = 0; i < attn_impl_count(); i++)
             attn_nearest_offer(&nearest, list[i]->name);
-        implementation_names(names, sizeof names);
+        list_names(0, names, sizeof names);
         return attn_fail(err, ATTN_EINVAL, "no implementation is called '%s'%s; there are: %s",
                          name, attn_nearest_text(&nearest, meant), names);
     }

@@ -36,7 +36,7 @@ function picture(tag,    path, label, root, line) {
     file(path)
 }
 
-function body(    line) {
+function body(    line, tag) {
     while ((getline line < "/dev/stdin") > 0) {
         if (line ~ /^<h[1-6]>/) line = heading(line)
         while (ENVIRON["pictures"] != "" && match(line, /<img src="[^>]*>/)) {

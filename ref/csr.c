@@ -83,7 +83,7 @@ static void csr_output_row(const struct attn_head *x, int64_t i, const int32_t *
 
 void csr_forward(const struct attn_head *x, const struct attn_csr_buffers *w)
 {
-    real *S = row(w->S, 0), *P = row(w->P, 0);
+    real *S = row(w->pairs.S, 0), *P = row(w->pairs.P, 0);
     TRACE(x, "pattern", 0, 0, WHOLE("row_start", csr_row_starts(x, w->csr), x->n_query + 1));
     for (int64_t i = 0; i < x->n_query; i++) {
         struct csr_row r = csr_row(x, w->csr, i);
@@ -164,10 +164,10 @@ static void csr_gradient_row(const struct attn_head *x, int64_t i, const int32_t
 
 void csr_backward(const struct attn_head *x, const struct attn_csr_buffers *w)
 {
-    real *slope = row(w->slope, 0);
+    real *slope = row(w->pairs.slope, 0);
     for (int64_t i = 0; i < x->n_query; i++) {
         struct csr_row r = csr_row(x, w->csr, i);
-        real *P = row(w->P, 0) + r.first, *dS = row(w->dS, 0) + r.first;
+        real *P = row(w->pairs.P, 0) + r.first, *dS = row(w->pairs.dS, 0) + r.first;
         csr_score_row(x, i, r.key, r.n, P, slope);
         int seen = csr_probability_row(P, *row(x->lse, i), r.n);
         csr_dscore_row(x, i, r.key, r.n, P, seen, dS);

@@ -108,17 +108,18 @@ void dense_forward(const struct attn_head *x, const struct attn_dense_buffers *w
 {
     TRACE(x, "mask", 0, 0, CELLS("mask", w->mask, x->n_query));
     for (int64_t i = 0; i < x->n_query; i++) {
-        dense_score_row(x, &w->mask, i, place(w, w->S, i, 0), NULL);
-        keep(w, w->S, i, 0);
+        dense_score_row(x, &w->mask, i, place(w, w->pairs.S, i, 0), NULL);
+        keep(w, w->pairs.S, i, 0);
     }
     if (w->lines.data == NULL)
-        TRACE(x, "scores", 0, 0, MATRIX("S", w->S, x->n_query, x->n_key));
+        TRACE(x, "scores", 0, 0, MATRIX("S", w->pairs.S, x->n_query, x->n_key));
     for (int64_t i = 0; i < x->n_query; i++) {
-        *row(x->lse, i) = dense_softmax_row(x, i, fetch(w, w->S, i, 0), place(w, w->P, i, 1));
-        keep(w, w->P, i, 1);
+        *row(x->lse, i) =
+            dense_softmax_row(x, i, fetch(w, w->pairs.S, i, 0), place(w, w->pairs.P, i, 1));
+        keep(w, w->pairs.P, i, 1);
     }
     for (int64_t i = 0; i < x->n_query; i++)
-        dense_output_row(x, i, fetch(w, w->P, i, 0));
+        dense_output_row(x, i, fetch(w, w->pairs.P, i, 0));
     TRACE(x, "output", 0, 0, MATRIX("O", x->O, x->n_query, x->dv),
           MATRIX("LSE", x->lse, x->n_query, 1));
 }
@@ -184,7 +185,7 @@ static void dense_dquery_row(const struct attn_head *x, int64_t i, const real *d
 static void dense_dkey_row(const struct attn_head *x, int64_t j, const struct attn_dense_buffers *w)
 {
     for (int64_t i = 0; i < x->n_query; i++) {
-        real P = element(w, w->P, i, j), dX = element(w, w->dS, i, j);
+        real P = element(w, w->pairs.P, i, j), dX = element(w, w->pairs.dS, i, j);
         if (dX != 0)
             axpy(dX, row(x->Q, i), row(x->dK, j), x->d);
         if (P == 0)
@@ -198,16 +199,16 @@ static void dense_dkey_row(const struct attn_head *x, int64_t j, const struct at
 
 void dense_backward(const struct attn_head *x, const struct attn_dense_buffers *w)
 {
-    real *slope = row(w->slope, 0);
+    real *slope = row(w->pairs.slope, 0);
     for (int64_t i = 0; i < x->n_query; i++) {
-        real *P = place(w, w->P, i, 0), *dS = place(w, w->dS, i, 1);
+        real *P = place(w, w->pairs.P, i, 0), *dS = place(w, w->pairs.dS, i, 1);
         dense_score_row(x, &w->mask, i, P, slope);
-        keep(w, w->P, i, 0); /* as the forward pass did: LSE is of these scores */
+        keep(w, w->pairs.P, i, 0); /* as the forward pass did: LSE is of these scores */
         int seen = dense_probability_row(P, *row(x->lse, i), x->n_key);
-        keep(w, w->P, i, 0);
+        keep(w, w->pairs.P, i, 0);
         dense_dscore_row(x, i, P, seen, dS);
         dense_dproduct_row(dS, slope, x->n_key);
-        keep(w, w->dS, i, 1);
+        keep(w, w->pairs.dS, i, 1);
         dense_dquery_row(x, i, dS);
     }
     for (int64_t j = 0; j < x->n_key; j++)

@@ -347,28 +347,26 @@ static enum attn_status price(const struct family *family, const struct attn_pro
     }
 
 /* The numbers that dense has for each pair of a row of keys, csr for each visible pair. */
-struct scores {
-    struct attn_matrix *S, *P, *dS, *slope;
-};
-
-static void add_scores(struct call *x, const struct scores *w, int64_t rows, int64_t ld)
+static void add_scores(struct call *x, int64_t rows, int64_t ld)
 {
+    struct attn_pair_buffers *w = &x->work.dense.pairs;
     int forward_pass = x->pass == ATTN_FORWARD;
     if (forward_pass)
-        add(x, "scores", rows, ld, w->S);
-    add(x, "probs", rows, ld, w->P);
+        add(x, "scores", rows, ld, &w->S);
+    add(x, "probs", rows, ld, &w->P);
     if (!forward_pass) {
-        add(x, "dscores", rows, ld, w->dS);
-        add(x, "slope", 1, x->p->n_key, w->slope);
+        add(x, "dscores", rows, ld, &w->dS);
+        add(x, "slope", 1, x->p->n_key, &w->slope);
     }
 }
 
 /* Those of the next head: behind the `rows` of this one. */
-static void next_scores(const struct call *x, const struct scores *w, int64_t rows)
+static void next_scores(struct call *x, int64_t rows)
 {
-    *w->S = rows_from(*w->S, rows, x->score_size);
-    *w->P = rows_from(*w->P, rows, x->score_size);
-    *w->dS = rows_from(*w->dS, rows, x->score_size);
+    struct attn_pair_buffers *w = &x->work.dense.pairs;
+    w->S = rows_from(w->S, rows, x->score_size);
+    w->P = rows_from(w->P, rows, x->score_size);
+    w->dS = rows_from(w->dS, rows, x->score_size);
 }
 
 /* ---- dense --------------------------------------------------------------------------------- */
@@ -405,20 +403,13 @@ static enum attn_status dense_accepts(const struct attn_problem *p, const struct
     return ATTN_OK;
 }
 
-static struct scores dense_scores(struct call *x)
-{
-    struct attn_dense_buffers *w = &x->work.dense;
-    return (struct scores){&w->S, &w->P, &w->dS, &w->slope};
-}
-
 static void dense_lay_out(struct call *x)
 {
     const struct attn_problem *p = x->p;
-    const struct scores scores = dense_scores(x);
     if (has_mask(p))
         lay_out_mask(x, (enum mask_store)x->options->value[0]);
     int first = x->n_buffers;
-    add_scores(x, &scores, attn_product(attn_product(p->batch, p->heads), p->n_query), p->n_key);
+    add_scores(x, attn_product(attn_product(p->batch, p->heads), p->n_query), p->n_key);
     if (!is_narrow(p, x->options))
         return;
     x->score_size = (int64_t)attn_dtype_size(p->dtype);
@@ -442,11 +433,10 @@ static void dense_run_head(struct call *x)
 {
     static attn_dense_pass *const pass[2][2] = {{attn_dense_forward_f32, attn_dense_forward_f64},
                                                 {attn_dense_backward_f32, attn_dense_backward_f64}};
-    const struct scores scores = dense_scores(x);
     if (x->mask.data != NULL)
         x->work.dense.mask.data = (char *)x->mask.data + mask_before(x, x->head.b, x->head.h);
     pass[x->pass][x->p->dtype == ATTN_F64](&x->head, &x->work.dense);
-    next_scores(x, &scores, x->p->n_query);
+    next_scores(x, x->p->n_query);
 }
 
 /* Hidden pairs are computed too. */
@@ -488,29 +478,21 @@ static enum attn_status csr_accepts(const struct attn_problem *p, const struct a
     return ATTN_OK;
 }
 
-static struct scores csr_scores(struct call *x)
-{
-    struct attn_csr_buffers *w = &x->work.csr;
-    return (struct scores){&w->S, &w->P, &w->dS, &w->slope};
-}
-
 static void csr_lay_out(struct call *x)
 {
-    const struct scores scores = csr_scores(x);
     x->work.csr.csr = &x->csr;
-    add_scores(x, &scores, attn_csr_pairs(x->p, &x->csr), 1);
+    add_scores(x, attn_csr_pairs(x->p, &x->csr), 1);
 }
 
 static void csr_run_head(struct call *x)
 {
     static attn_csr_pass *const pass[2][2] = {{attn_csr_forward_f32, attn_csr_forward_f64},
                                               {attn_csr_backward_f32, attn_csr_backward_f64}};
-    const struct scores scores = csr_scores(x);
     const struct attn_csr *csr = &x->csr;
     const int64_t *start = csr->row_start;
     start += (x->head.b * csr->batch_step + x->head.h * csr->head_step) * csr->n_query;
     pass[x->pass][x->p->dtype == ATTN_F64](&x->head, &x->work.csr);
-    next_scores(x, &scores, start[csr->n_query] - start[0]); /* one for each visible pair */
+    next_scores(x, start[csr->n_query] - start[0]); /* one for each visible pair */
 }
 
 static double csr_pairs(const struct call *x, struct attn_cost *cost)

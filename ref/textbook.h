@@ -53,9 +53,14 @@ static inline int attn_dense_mask_allows(const struct attn_dense_mask *mask, int
     return mask->size == 1 ? *cell != 0 : memcmp(cell, mask->hidden, (size_t)mask->size) != 0;
 }
 
-/* The buffers of one (batch, head).  Forward has S and P; backward P, dS and slope [1,Lk]. */
+/* The buffers of one (batch, head).  Of pairs, forward has S and P; backward P, dS and slope
+ * [1,Lk].  They are the first of both textbooks that have them. */
+struct attn_pair_buffers {
+    struct attn_matrix S, P, dS, slope;
+};
+
 struct attn_dense_buffers {
-    struct attn_matrix S, P, dS, slope; /* [Lq,Lk] */
+    struct attn_pair_buffers pairs; /* [Lq,Lk] */
     struct attn_dense_mask mask;
     struct attn_matrix lines; /* where S, P and dS are stored narrower than the arithmetic: [2,Lk],
                                  two rows to work in; else no data, ld 0 */
@@ -63,8 +68,8 @@ struct attn_dense_buffers {
 };
 
 struct attn_csr_buffers {
-    struct attn_matrix S, P, dS, slope; /* one element for each visible pair, ld = 1 */
-    const struct attn_csr *csr;         /* the visible pairs                         */
+    struct attn_pair_buffers pairs; /* one element for each visible pair, ld = 1 */
+    const struct attn_csr *csr;     /* the visible pairs                         */
 };
 
 struct attn_tiled_buffers {

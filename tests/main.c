@@ -225,11 +225,23 @@ static void use_memory_for_files(void)
         setenv("TMPDIR", memory, 0);
 }
 
+/* tests/bin has the programs that tests start instead of those of their names. */
+static void use_programs_of_tests(void)
+{
+    const char *path = getenv("PATH");
+    char *bin = realpath("tests/bin", NULL), *both = NULL;
+    if (bin != NULL && path != NULL && asprintf(&both, "%s:%s", bin, path) > 0)
+        setenv("PATH", both, 1);
+    free(both);
+    free(bin);
+}
+
 int main(void)
 {
     const char *only = getenv("CK_RUN_SUITE"), *fork_mode = getenv("CK_FORK");
     struct outcome *outcome = test_shared((size_t)n_suites * sizeof *outcome);
     use_memory_for_files();
+    use_programs_of_tests();
     setenv("OPENBLAS_NUM_THREADS", "1", 0); /* of numpy in examples: their matrices are small */
     int lost = 0, one_process = only != NULL || (fork_mode != NULL && strcmp(fork_mode, "no") == 0);
     for (int n = 0; n < n_suites && one_process; n++)

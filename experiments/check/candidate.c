@@ -1,5 +1,6 @@
 /* See check.h: the results of the subject that is judged. */
 #include <ctype.h>
+#include <jansson.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,27 +13,14 @@
 
 /* ---- in words ----------------------------------------------------------------------------- */
 
-/* The claims as people read them: "f32 gqa band; lse base 2". */
+/* The claims as people read them: "f32 gqa band; lse 2", with the conventions that are not ours in
+ * the words of a declaration (docs/external.md). */
 static void put_claims(const struct attn_candidate *s, char *text, size_t size)
 {
     const struct attn_claims *c = &s->x.claims;
-    const char *const other[] = {c->lse == ATTN_PLUGIN_LSE_2        ? "lse base 2"
-                                 : c->lse == ATTN_PLUGIN_LSE_ABSENT ? "no lse"
-                                                                    : "",
-                                 c->empty_lse == ATTN_PLUGIN_EMPTY_0 ? "empty lse 0"
-                                 : c->empty_lse                      ? "empty lse +inf"
-                                                                     : "",
-                                 c->causal == ATTN_PLUGIN_CAUSAL_TL   ? "causal tl only"
-                                 : c->causal == ATTN_PLUGIN_CAUSAL_BR ? "causal br only"
-                                                                      : "",
-                                 c->window ? "windows count the query's own key" : "",
-                                 c->layout == ATTN_PLUGIN_PAGED        ? "layout paged"
-                                 : c->layout == ATTN_PLUGIN_THD_PADDED ? "layout thd-padded"
-                                 : c->layout == ATTN_PLUGIN_THD        ? "layout thd"
-                                 : c->layout == ATTN_PLUGIN_SBHD       ? "layout sbhd"
-                                 : c->layout                           ? "layout blhd"
-                                                                       : "",
-                                 c->byte ? "mask 1 = hidden" : ""};
+    const struct attn_claims ours = {.bits = 0};
+    json_t *usual = json_object(), *said = json_object(), *word;
+    const char *key;
     text[0] = '\0';
     const unsigned bits = attn_candidate_is_ours(s) ? s->x.spec.impl->caps : c->bits;
     for (int bit = 0; bit < ATTN_CAPS; bit++)
@@ -41,9 +29,15 @@ static void put_claims(const struct attn_candidate *s, char *text, size_t size)
     for (int bit = 0; bit < ATTN_DECLINES; bit++)
         if (c->declines & 1u << bit)
             attn_append(text, size, "; not %s", attn_decline_name(bit));
-    for (size_t o = 0; o < sizeof other / sizeof *other; o++)
-        if (other[o][0] != '\0')
-            attn_append(text, size, "; %s", other[o]);
+    attn_claims_conventions(&ours, usual);
+    attn_claims_conventions(c, said);
+    json_object_foreach(said, key, word)
+    {
+        if (!json_equal(word, json_object_get(usual, key)))
+            attn_append(text, size, "; %s %s", key, json_string_value(word));
+    }
+    json_decref(usual);
+    json_decref(said);
     if (c->arithmetic > 0)
         attn_append(text, size, "; arithmetic %s: %s", attn_arithmetic[c->arithmetic].word,
                     attn_arithmetic[c->arithmetic].stands_for);
@@ -183,13 +177,11 @@ void attn_candidate_begin(struct attn_candidate *s)
         report_about(s);
 }
 
-int attn_candidate_fail(struct attn_candidate *s, int status, const char *format, ...)
+int attn_candidate_fail(struct attn_candidate *s, enum attn_status status,
+                        const struct attn_error *err)
 {
-    va_list args;
-    va_start(args, format);
-    vsnprintf(s->trouble, sizeof s->trouble, format, args);
-    va_end(args);
-    return status;
+    snprintf(s->trouble, sizeof s->trouble, "%s", err->text);
+    return attn_cli_status(status);
 }
 
 void attn_candidate_say(struct attn_candidate *s, const struct attn_checked *checked,

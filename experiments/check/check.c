@@ -92,9 +92,7 @@ static int prepare(struct attn_candidate *s)
     if (status == ATTN_OK && s->question.asked == NULL &&
         !(s->x.route->says_claims && attn_question_needs_claims(&q->cases)))
         status = attn_candidate_ask(s, &err);
-    if (status != ATTN_OK)
-        return attn_candidate_fail(s, attn_cli_status(status), "%s", err.text);
-    return 0;
+    return status == ATTN_OK ? 0 : attn_candidate_fail(s, status, &err);
 }
 
 /* An external, from its flags to its report.  Of several commands each has a folder of its own in

@@ -104,9 +104,9 @@ void attn_candidate_route(struct attn_candidate *s, const char *flag, const char
 /* Make its list of verdicts, now that its claims are known. */
 void attn_candidate_begin(struct attn_candidate *s);
 
-/* It cannot be judged at all: keep why, in one line, and return the exit status. */
-int attn_candidate_fail(struct attn_candidate *s, int status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+/* It cannot be judged at all: keep why, and return the exit status. */
+int attn_candidate_fail(struct attn_candidate *s, enum attn_status status,
+                        const struct attn_error *err);
 
 /* File the verdict on a case; what repeats it is made of the route. */
 void attn_candidate_case(struct attn_candidate *s, const struct attn_asked *asked,

@@ -9,32 +9,30 @@
 
 #include "experiments/check/check.h"
 #include "experiments/cli/cli.h"
+#include "optimized/integers.h"
 #include "tests/harness/cases/factors.h"
 #include "tests/harness/relations/growth.h"
 #include "tests/harness/subject/plugin_host.h"
 
 enum {
-    PATIENCE =
-        120,     /* seconds of ours for a case of the battery, a relation, the growth of errors */
-    ENOUGH = 40, /* diagnoses of one spec: the next one says nothing new                       */
-    ROUNDS = 3   /* of our cases in one process; 3 x 16 is the first number that is ENOUGH     */
-};
-
-/* Notes that are no verdict go to standard error; a note about calls is printed once. */
-struct notes {
-    char environment[96];
-    int n_environment;
-    int64_t hwm_bytes;
+    PATIENCE = 120, /* seconds of ours for a case, a relation, the growth of errors             */
+    ENOUGH = 40,    /* diagnoses of one spec: the next one says nothing new                     */
+    ROUNDS = 3      /* of our cases in one process; 3 x 16 is the first number that is ENOUGH   */
 };
 
 /* A subject that is being asked. */
 struct asking {
     struct attn_candidate *s;
-    struct notes notes;
+    /* of a plug-in: calls that changed the floating-point environment, the first change; VmHWM */
+    int n_environment;
+    char environment[96];
+    int64_t hwm_bytes;
     /* of each pass, the biggest case and the widest that passed; corners are none */
-    const struct attn_asked *biggest[4];
-    int filed[4]; /* its place among the verdicts */
-    double size[4];
+    struct passed {
+        const struct attn_asked *asked;
+        int filed; /* its place among the verdicts */
+        double size;
+    } most[4];
     struct pace {
         double work, seconds; /* of the largest case so far */
     } pace[ATTN_DTYPES]
@@ -48,34 +46,28 @@ struct asking {
 
 /* ---- notes ----------------------------------------------------------------------------------- */
 
-static void note(struct notes *notes, const struct attn_answer *answer)
+/* Notes are no verdict: they go to standard error. */
+static void print_notes(const struct asking *a)
 {
-    if (answer->environment[0] != '\0' && notes->n_environment++ == 0)
-        memcpy(notes->environment, answer->environment, sizeof notes->environment);
-    if (answer->hwm_bytes > notes->hwm_bytes)
-        notes->hwm_bytes = answer->hwm_bytes;
-}
-
-static void print_notes(const struct attn_plugin_host *host, const struct notes *notes)
-{
+    const struct attn_plugin_host *host = a->s->x.host;
     char text[32];
     if (host->plugin.load_environment[0] != '\0')
         fprintf(stderr,
                 "note: loading it changed the floating-point environment (%s); put back before "
                 "every call\n",
                 host->plugin.load_environment);
-    if (notes->n_environment > 0)
+    if (a->n_environment > 0)
         fprintf(stderr,
                 "note: %d calls changed the floating-point environment (%s); put back after "
                 "each\n",
-                notes->n_environment, notes->environment);
+                a->n_environment, a->environment);
     if (host->restarts > 0)
         fprintf(stderr, "note: started again %d times\n", host->restarts);
     if (host->shared->strays > 0)
         fprintf(stderr, "note: processes that it had left behind were ended with it\n");
-    if (notes->hwm_bytes > 0)
+    if (a->hwm_bytes > 0)
         fprintf(stderr, "note: peak resident memory of its process %s (VmHWM)\n",
-                attn_cli_bytes(notes->hwm_bytes, text));
+                attn_cli_bytes(a->hwm_bytes, text));
 }
 
 /* ---- filing ---------------------------------------------------------------------------------- */
@@ -192,32 +184,24 @@ static void file_case(struct asking *a, const struct attn_asked *asked, struct a
     double size = (double)c->batch * (double)c->heads * (double)c->n_query * (double)c->n_key;
     skip_unreached(answer);
     attn_candidate_case(a->s, asked, answer);
-    note(&a->notes, answer);
+    if (answer->environment[0] != '\0' && a->n_environment++ == 0)
+        memcpy(a->environment, answer->environment, sizeof a->environment);
+    a->hwm_bytes = greater(a->hwm_bytes, answer->hwm_bytes);
     for (int by_width = 0; by_width < 2; by_width++) {
-        int at = 2 * (int)c->pass + by_width;
+        struct passed *most = &a->most[2 * (int)c->pass + by_width];
         double is = by_width ? (double)(c->d_key + c->d_value) : size;
-        if (answer->result.verdict != ATTN_PASS || is <= a->size[at] || is_corner(asked))
-            continue;
-        a->size[at] = is;
-        a->biggest[at] = asked;
-        a->filed[at] = a->s->list->n - 1;
+        if (answer->result.verdict == ATTN_PASS && is > most->size && !is_corner(asked))
+            *most = (struct passed){asked, a->s->list->n - 1, is};
     }
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */
 
-static int fail(struct attn_candidate *s, enum attn_status status, const struct attn_error *err)
-{
-    return attn_candidate_fail(s, attn_cli_status(status), "%s", err->text);
-}
-
 /* On a terminal: where we are. */
 static void report_progress(int at, int n, const char *of)
 {
-    if (n > 1 && isatty(STDERR_FILENO) && at < n)
-        fprintf(stderr, "\r%d of %d %s", at + 1, n, of);
-    else if (n > 1 && isatty(STDERR_FILENO))
-        fprintf(stderr, "\r%30s\r", "");
+    if (n > 1 && isatty(STDERR_FILENO))
+        at < n ? fprintf(stderr, "\r%d of %d %s", at + 1, n, of) : fprintf(stderr, "\r%30s\r", "");
 }
 
 /* Of a command, which is asked all cases at once: that it runs. */
@@ -266,9 +250,8 @@ static enum attn_status ask_some(struct asking **a, int n, struct attn_asked *as
 static int rounds_at_once(struct asking **a, int n)
 {
     int rounds = attn_candidate_is_ours(a[0]->s) ? ROUNDS : 1;
-    for (int i = 0; i < n; i++)
-        if (a[i]->s->list != NULL && a[i]->s->list->causes.diagnosed > 0)
-            rounds = 1;
+    for (int i = 0; i < n && rounds > 1; i++)
+        rounds = a[i]->s->list->causes.diagnosed > 0 ? 1 : rounds;
     return rounds;
 }
 
@@ -291,19 +274,20 @@ static int ask_cases(struct asking **a, int n)
     report_progress(all, fixed > 0 ? all : 0, "");
     print_left_out(a[0]);
     free(answer);
-    return status == ATTN_OK ? 0 : fail(a[0]->s, status, &err);
+    return status == ATTN_OK ? 0 : attn_candidate_fail(a[0]->s, status, &err);
 }
 
 /* The biggest and the widest passed case of each pass are called up to 40 times more. */
 static void look_for_leaks(struct asking *a)
 {
     for (int at = 0; at < 4; at++) {
+        const struct passed *most = &a->most[at];
         struct attn_answer answer;
-        if (a->biggest[at] == NULL || (at % 2 == 1 && a->biggest[at] == a->biggest[at - 1]))
+        if (most->asked == NULL || (at % 2 == 1 && most->asked == a->most[at - 1].asked))
             continue;
-        a->s->x.route->leak(&a->s->x, &a->biggest[at]->c, &answer);
+        a->s->x.route->leak(&a->s->x, &most->asked->c, &answer);
         if (!answer.not_reached && answer.result.verdict != ATTN_PASS)
-            attn_verdicts_revise(a->s->list, a->filed[at], &answer.result);
+            attn_verdicts_revise(a->s->list, most->filed, &answer.result);
     }
 }
 
@@ -353,10 +337,9 @@ static void look_for_growth(struct attn_candidate *s)
 
 static int wants_growth(const struct attn_candidate *s)
 {
-    int may_grow = !s->x.is_in_place; /* to more ranks than there are processes */
-    const char *relation = s->request->relation;
+    const char *relation = s->request->relation; /* in place there are no more ranks to grow to */
     return (relation != NULL && strcmp(relation, "growth") == 0) ||
-           (s->question.whole_tier && may_grow && attn_growth_applies(s->x.spec.impl));
+           (s->question.whole_tier && !s->x.is_in_place && attn_growth_applies(s->x.spec.impl));
 }
 
 /* All but the cases. */
@@ -375,7 +358,7 @@ static void ask_others(struct asking *a)
     file_unreached(s);
     if (s->x.host != NULL) {
         s->x.route->renew(&s->x); /* so that its strays are known */
-        print_notes(s->x.host, &a->notes);
+        print_notes(a);
     }
 }
 
@@ -415,7 +398,7 @@ static int judge_random(void *arg, const struct attn_case *c, int n,
         file_unreached(s);
     free(answer);
     free(asked);
-    return status == ATTN_OK ? 0 : fail(s, status, &err);
+    return status == ATTN_OK ? 0 : attn_candidate_fail(s, status, &err);
 }
 
 static int soak(struct asking *a)
@@ -437,18 +420,18 @@ static int begin(struct attn_candidate *s)
     s->x.notes = stderr;
     s->x.waits = report_seconds;
     s->x.how = (struct attn_repetition){s->request->repeat > 1 ? (int)s->request->repeat : 1, 0, 0};
-    if (!(attn_subject_left(&s->x) > 0))
-        return attn_candidate_fail(s, ATTN_EXIT_LACKS, "not begun: the budget of %g s is used up",
-                                   s->request->budget);
-    enum attn_status status = s->x.route->open(&s->x, &err);
-    if (status != ATTN_OK)
-        return fail(s, status, &err);
-    if (s->question.asked == NULL) /* it depends on what a plug-in has just said that it claims */
+    enum attn_status status =
+        attn_subject_left(&s->x) > 0
+            ? s->x.route->open(&s->x, &err)
+            : attn_fail(&err, ATTN_ENOMEM, "not begun: the budget of %g s is used up",
+                        s->request->budget);
+    if (status == ATTN_OK && s->question.asked == NULL) { /* a plug-in has just said its claims */
         status = attn_candidate_ask(s, &err);
-    if (status != ATTN_OK) {
-        s->x.route->close(&s->x);
-        return fail(s, status, &err);
+        if (status != ATTN_OK)
+            s->x.route->close(&s->x);
     }
+    if (status != ATTN_OK)
+        return attn_candidate_fail(s, status, &err);
     attn_candidate_put_route(s);
     if (s->x.route != &attn_exec_route)
         attn_candidate_begin(s);

@@ -316,7 +316,7 @@ static void put_text(struct attn_document *d, const struct attn_verdicts *v,
     struct attn_verdicts page = *v;
     page.listed = page.verbose = 0;
     page.refusals = 1;
-    char *text = attn_verdicts_printed(&page, list, attn_verdicts_text);
+    char *text = attn_verdicts_printed(&page, list);
     attn_document_fold(d, 0, "As the terminal has it, with all that was refused");
     attn_document_lines(d, text);
     attn_document_unfold(d);

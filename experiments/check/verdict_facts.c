@@ -101,7 +101,7 @@ json_t *attn_verdict_facts(const struct attn_result *r)
     return facts;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static json_t *outputs_of(const struct attn_result *r)
 {

@@ -142,13 +142,9 @@ double attn_verdict_work(const struct attn_verdict_entry *x);
 /* "FAIL(bound)", "PASS"; returns text. */
 const char *attn_verdict_words(const struct attn_result *r, char text[40]);
 
-/* As text, whatever v's format is; of NULL nothing. */
+/* As text, whatever v's format is; of NULL nothing.  printed: the same in memory, to be freed. */
 void attn_verdicts_text(struct attn_verdicts *v, const struct attn_verdict_list *list);
-
-/* The text that one of the printing functions prints, with v's settings; to be freed. */
-char *attn_verdicts_printed(const struct attn_verdicts *v, const struct attn_verdict_list *list,
-                            void (*print)(struct attn_verdicts *v,
-                                          const struct attn_verdict_list *list));
+char *attn_verdicts_printed(const struct attn_verdicts *v, const struct attn_verdict_list *list);
 
 /* The refusals as text (refusals.c), all: by the claims, in the words of the claims; by it, in
  * its own words. */

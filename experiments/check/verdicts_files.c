@@ -158,7 +158,7 @@ static void put_json(struct attn_verdicts *v, const struct attn_verdict_list *li
                                       types_of(&list->causes, 1), "passes_in",
                                       types_of(&list->causes, 0)));
     if (v->has_text) {
-        char *text = attn_verdicts_printed(v, list, attn_verdicts_text);
+        char *text = attn_verdicts_printed(v, list);
         json_object_set_new(spec, "text", json_string(text));
         free(text);
     }

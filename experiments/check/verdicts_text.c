@@ -393,15 +393,13 @@ void attn_verdicts_text(struct attn_verdicts *v, const struct attn_verdict_list 
         print_end(v->out, list, cause, causes, smallest);
 }
 
-char *attn_verdicts_printed(const struct attn_verdicts *v, const struct attn_verdict_list *list,
-                            void (*print)(struct attn_verdicts *v,
-                                          const struct attn_verdict_list *list))
+char *attn_verdicts_printed(const struct attn_verdicts *v, const struct attn_verdict_list *list)
 {
     struct attn_verdicts to_memory = *v;
     char *text;
     size_t size;
     to_memory.out = attn_cli_memory(&text, &size);
-    print(&to_memory, list);
+    attn_verdicts_text(&to_memory, list);
     fclose(to_memory.out);
     return attn_cli_need(text);
 }

@@ -75,8 +75,8 @@ enum attn_point_status attn_curve_verdict(const struct attn_sweep_state *state,
     if (state->need > available) {
         snprintf(message, ATTN_RECORD_TEXT,
                  "priced at %s, with inputs and outputs %s; this machine can give %s",
-                 attn_cli_bytes(state->point.priced_bytes, price),
-                 attn_cli_bytes(state->need, need), attn_cli_bytes(available, have));
+                 attn_cli_bytes(state->point.price.peak, price), attn_cli_bytes(state->need, need),
+                 attn_cli_bytes(available, have));
         return ATTN_POINT_TOO_BIG;
     }
     if (left_s <= 0)

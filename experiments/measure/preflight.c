@@ -37,14 +37,7 @@ enum attn_status attn_preflight_price(const struct attn_spec *spec,
                          "work",
                          need.lacks, attn_dtype_name(problem->dtype),
                          attn_dtype_size(problem->dtype) < 4 ? "f64 and f32" : "another type");
-    point->flops = need.flops;
-    point->again_flops = need.again_flops;
-    point->priced_bytes = need.peak;
-    point->saved_bytes = need.saved;
-    point->shard_bytes = attn_cli_to_bytes(need.shard);
-    point->total_bytes = attn_cli_to_bytes(need.device);
-    point->bytes_sent = need.sent;
-    point->messages = need.messages;
+    point->price = need;
     return ATTN_OK;
 }
 

@@ -19,6 +19,7 @@ enum kind {
     INT,    /* int                                */
     INT64,  /* int64_t                            */
     BYTES,  /* int64_t; -1 is null                */
+    SIZE,   /* the same of a double               */
     REAL,   /* double; what is no number is null  */
     STATUS, /* an enum, by its name               */
     PASS,
@@ -76,6 +77,8 @@ void attn_point_init(struct attn_point *point)
         void *place = (char *)point + field_table[f].offset;
         if (field_table[f].kind == BYTES)
             *(int64_t *)place = -1;
+        else if (field_table[f].kind == SIZE)
+            *(double *)place = -1;
         else if (field_table[f].kind == REAL)
             *(double *)place = (double)NAN;
     }
@@ -120,7 +123,7 @@ double attn_point_products(const struct attn_point *p)
 {
     double d = (double)p->c.d_key, dv = (double)p->c.d_value;
     double products = p->c.pass == ATTN_FORWARD ? d + dv : 3 * d + 2 * dv;
-    if (p->c.pass == ATTN_BACKWARD && p->saved_bytes > 0) /* scores are not made again */
+    if (p->c.pass == ATTN_BACKWARD && p->price.saved > 0) /* scores are not made again */
         products -= d;
     return 2 * (double)p->pairs * products;
 }
@@ -128,14 +131,15 @@ double attn_point_products(const struct attn_point *p)
 double attn_point_traffic(const struct attn_point *p)
 {
     const int64_t CACHE = 1 << 20;
-    return (double)p->floor_bytes + (p->priced_bytes > CACHE ? 2 * (double)p->priced_bytes : 0);
+    return (double)p->floor_bytes + (p->price.peak > CACHE ? 2 * (double)p->price.peak : 0);
 }
 
 void attn_point_not_ours(struct attn_point *point)
 {
-    point->priced_bytes = point->ledger_bytes = point->process_ledger_bytes = -1;
-    point->bytes_sent = point->saved_bytes = point->shard_bytes = point->total_bytes = -1;
-    point->flops = point->again_flops = (double)NAN;
+    struct attn_point fresh;
+    attn_point_init(&fresh);
+    point->price = fresh.price;
+    point->ledger_bytes = point->process_ledger_bytes = -1;
     point->n_live = 0;
 }
 
@@ -169,7 +173,9 @@ static const char *words_of(const struct field *field, const struct attn_point *
 
 static int64_t integer_of(const struct field *field, const struct attn_point *point)
 {
-    return field->kind == INT ? *(const int *)at(point, field) : *(const int64_t *)at(point, field);
+    return field->kind == INT    ? *(const int *)at(point, field)
+           : field->kind == SIZE ? attn_cli_to_bytes(*(const double *)at(point, field))
+                                 : *(const int64_t *)at(point, field);
 }
 
 static json_t *field_value(const struct field *field, const struct attn_point *point)
@@ -198,7 +204,8 @@ static json_t *field_value(const struct field *field, const struct attn_point *p
         return list;
     }
     int64_t integer = integer_of(field, point);
-    return field->kind == BYTES && integer < 0 ? json_null() : json_integer(integer);
+    return (field->kind == BYTES || field->kind == SIZE) && integer < 0 ? json_null()
+                                                                        : json_integer(integer);
 }
 
 /* The line is made first: one that is refused memory on the way leaves nothing in the file. */
@@ -305,6 +312,8 @@ static enum attn_status read_field(const json_t *line, const struct field *field
         point->n_processes = read_ranks(value, to);
     else if (field->kind == REAL)
         *(double *)to = json_number_value(value);
+    else if (field->kind == SIZE)
+        *(double *)to = (double)integer;
     else if (field->kind == INT)
         *(int *)to = (int)integer;
     else if (field->kind != SAVE)

@@ -15,6 +15,7 @@
 
 #include <stdio.h>
 
+#include "experiments/price/need.h"
 #include "experiments/price/stack.h"
 #include "tests/harness/bound/bound.h"
 #include "tests/harness/inputs/case.h"
@@ -77,6 +78,7 @@ struct attn_point {
     int n_processes; /* 0: one */
     int64_t rank_priced[ATTN_RECORD_RANKS], rank_resident[ATTN_RECORD_RANKS],
         rank_process[ATTN_RECORD_RANKS];
+    struct attn_need price; /* unknown: -1, flops NaN; the floor and what is beside are not kept */
     struct attn_judged judged;
     struct attn_stack stack; /* n 0: one call */
 };

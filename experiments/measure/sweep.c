@@ -87,7 +87,7 @@ static void price(struct sweep *sweep, struct attn_sweep_state *state)
     attn_point_price(state->plan, p, &state->need);
     snprintf(p->build, sizeof p->build, "%s", sweep->build);
     snprintf(p->session, sizeof p->session, "%s", sweep->session);
-    state->work = state->plan->external != NULL ? all_pairs_flops(&p->c) : fmax(p->flops, 0);
+    state->work = state->plan->external != NULL ? all_pairs_flops(&p->c) : fmax(p->price.flops, 0);
 }
 
 static void keep(struct attn_sweep_state *state, const struct attn_point *point)

@@ -15,7 +15,7 @@ struct attn_price_asked {
     const struct attn_memory *memory;
 };
 
-/* Of an open problem; asked->c and memory are not read.  each: as attn_need_of_call; a stack has one
+/* Of an open problem; asked->c and memory are not read.  each: as attn_need_of_call; of a stack one
  * cost.  ENOTSUP, EINVAL: as attn_price and attn_stack_price. */
 enum attn_status attn_need_of(const struct attn_price_asked *asked, const struct attn_problem *p,
                               const struct attn_need_each *each, struct attn_need *need,

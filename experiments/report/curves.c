@@ -106,8 +106,8 @@ static void guide(struct attn_row *const *row, int64_t n)
         struct attn_row *r = row[s];
         if (isnan(ideal) && !r->is_alone && r->priced > 0)
             ideal = (double)r->priced * r->x;
-        if (isnan(total_ideal) && r->point->total_bytes > 0)
-            total_ideal = (double)r->point->total_bytes * r->x;
+        if (isnan(total_ideal) && r->point->price.device > 0)
+            total_ideal = r->point->price.device * r->x;
         r->ideal = r->is_alone ? none : ideal / r->x;
         r->total_ideal = total_ideal / r->x;
     }
@@ -138,11 +138,11 @@ static double priced_sent(const struct attn_point *of)
     int64_t need;
     attn_point_init(&point);
     point.c = of->c;
-    point.bytes_sent = 0;
+    point.price.sent = 0;
     if (attn_spec_parse(of->spec, &spec, NULL) != ATTN_OK ||
         attn_preflight_case(&spec, &of->c, &point, &need, NULL) != ATTN_OK)
         return none;
-    return point.bytes_sent > 0 ? (double)point.bytes_sent : none;
+    return point.price.sent > 0 ? (double)point.price.sent : none;
 }
 
 /* A rank alone has no neighbours: what it has beside its share is not of the curve.  Where a single
@@ -160,8 +160,8 @@ static void study_ranks(struct attn_figure_group *group)
         has_level |= is_level;
         row->is_alone = !is_level && row->point->ranks == 1;
         row->sent = row->point->ranks > 1 ? priced_sent(row->point) : none;
-        if (is_level && row->point->total_bytes > 0)
-            row->total_ideal = (double)row->point->total_bytes;
+        if (is_level && row->point->price.device > 0)
+            row->total_ideal = row->point->price.device;
     }
     for (int64_t s = 0, end; s < group->n && !has_level; s = end) {
         end = attn_group_curve_end(group, s);

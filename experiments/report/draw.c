@@ -15,7 +15,7 @@
 #include "tests/harness/base/fileio.h"
 #include "tests/harness/base/process.h"
 
-enum { SCRIPT_MOST = 1 << 20, SVG_MOST = 64 << 20 };
+enum { SCRIPT_MOST = 1 << 20 };
 
 /* ---- scripts --------------------------------------------------------------------------------- */
 
@@ -207,31 +207,18 @@ static enum attn_status draw_script(const char *folder, const char *name, const 
     return ATTN_OK;
 }
 
-/* gnuplot's hypertext, which a script of its own shows, as titles, which every viewer shows. */
+/* plots/page.sed on a picture. */
 static enum attn_status make_titles(const char *folder, const char *name, struct attn_error *err)
 {
-    static const char begin[] = " onmousemove=\"gnuplot_svg.showHypertext(evt,'",
-                      end[] = "')\" onmouseout=\"gnuplot_svg.hideHypertext()\"><title> </title>";
-    char *text = NULL, *whole, *path = attn_cli_text("%s/%s.svg", folder, name);
-    size_t size;
-    enum attn_status status = attn_read_text(path, ATTN_READ_GIVEN, SVG_MOST, &text, err);
-    if (status == ATTN_OK && strstr(text, begin) != NULL) {
-        FILE *file = attn_cli_memory(&whole, &size);
-        const char *from = text;
-        for (const char *at, *to; (at = strstr(from, begin)) != NULL; from = to + strlen(end)) {
-            const char *words = at + strlen(begin);
-            if ((to = strstr(words, end)) == NULL)
-                break;
-            fprintf(file, "%.*s><title>%.*s</title>", (int)(at - from), from, (int)(to - words),
-                    words);
-        }
-        fputs(from, file);
-        fclose(file);
-        status = attn_cli_save(path, attn_cli_need(whole), err);
-        free(whole);
-    }
-    free(text);
-    free(path);
+    struct attn_process end = {.folder = folder};
+    char *edit;
+    enum attn_status status = attn_plots_read("page.sed", &edit, err);
+    if (status == ATTN_OK &&
+        (attn_process_shell("f() { LC_ALL=C sed -i -E \"$2\" \"./$1.svg\"; }; f", name, edit,
+                            (double)INFINITY, &end) != 0 ||
+         end.exit_status != 0))
+        status = attn_fail(err, ATTN_ENOMEM, "%s/%s.svg: %s", folder, name, end.last_line);
+    free(edit);
     return status;
 }
 

@@ -21,6 +21,11 @@ static double bytes(int64_t n)
     return n > 0 ? (double)n : none;
 }
 
+static double size(double n)
+{
+    return n > 0 ? n : none;
+}
+
 static double median(const struct attn_spread *spread)
 {
     return spread->n > 0 ? spread->median : none;

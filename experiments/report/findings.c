@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "experiments/cli/cli.h"
+#include "experiments/price/show.h"
 #include "experiments/report/curves.h"
 #include "experiments/report/page.h"
 
@@ -207,6 +208,11 @@ static void put_time(struct attn_document *d, const struct attn_figure_group *gr
 
 /* ---- ranks, density -------------------------------------------------------------------------- */
 
+static double held(const struct attn_row *row)
+{
+    return (double)row->priced + row->point->price.shard;
+}
+
 /* All that one rank holds, beside one process. */
 static void put_ranks(struct attn_document *d, const struct attn_figure_group *group)
 {
@@ -215,13 +221,12 @@ static void put_ranks(struct attn_document *d, const struct attn_figure_group *g
     for (int64_t s = 0; s < group->n; s++) {
         const struct attn_row *row = group->row[s];
         const struct attn_point *p = row->point;
-        if (p->c.pass != ATTN_FORWARD || row->priced < 0 || p->shard_bytes < 0)
+        if (p->c.pass != ATTN_FORWARD || row->priced < 0 || p->price.shard < 0)
             continue;
         if (attn_row_is_level(row))
             one = row;
         else if (p->ranks == attn_group_most_ranks(group) &&
-                 (least == NULL ||
-                  row->priced + p->shard_bytes < least->priced + least->point->shard_bytes))
+                 (least == NULL || held(row) < held(least)))
             least = row;
     }
     if (one == NULL || least == NULL)
@@ -231,8 +236,7 @@ static void put_ranks(struct attn_document *d, const struct attn_figure_group *g
                       "%s, forward, with inputs and outputs: each of %d ranks of `%s` **holds "
                       "%s**, one process %s, at %s tokens.",
                       group->special, least->point->ranks, least->label,
-                      attn_cli_bytes(least->priced + least->point->shard_bytes, a),
-                      attn_cli_bytes(one->priced + one->point->shard_bytes, b),
+                      attn_price_bytes(held(least), a), attn_price_bytes(held(one), b),
                       attn_cli_grouped(one->point->c.n_query, number));
     fputc('\n', d->out);
 }

@@ -85,7 +85,7 @@ static json_t *facts_of(const struct attn_row *row)
         "ledger_bytes", known(row->ledger), "process_ledger_bytes", known(row->process),
         "resident_bytes", known(row->resident), "less", row->priced == row->ledger ? "good" : "bad",
         (json_int_t)(row->ledger - row->priced), "grown", grown, "bytes_sent",
-        known(p->ranks > 1 ? p->bytes_sent : -1), "time",
+        known(p->ranks > 1 ? p->price.sent : -1), "time",
         attn_cli_real((row->time.n > 0 ? &row->time : &row->single)->median));
     json_object_update(facts, folded);
     json_decref(folded);

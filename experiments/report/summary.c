@@ -188,7 +188,7 @@ static void fold(const struct entry *first, int64_t n, double *sample, struct at
             continue;
         fold_status(row, p);
         fold_errors(row, p);
-        row->priced = greater(p->priced_bytes, row->priced);
+        row->priced = greater(p->price.peak, row->priced);
         if (p->status != ATTN_POINT_OK)
             continue;
         row->ledger = greater(p->ledger_bytes, row->ledger);

@@ -1,10 +1,10 @@
 /* A document in Markdown (GitHub's): headings, paragraphs, tables, blocks; and such a document as a
- * page of HTML, by the command cmark-gfm, the frame plots/page.html and the style sheet
+ * page of HTML, by the command cmark-gfm and plots/page.awk, in the frame plots/page.html with
  * plots/page.css.
  *
  * A text is a format, which is Markdown of ours with parts in a style: **strong**, *good* (what
- * passed), ***bad***, `code`.  An argument is words, or in `%s` what another program, file or command
- * line says: markup in it is text, control characters and what is no UTF-8 are '?'.
+ * passed), ***bad***, `code`.  An argument is words, or in `%s` what another program, file or
+ * command line says: markup in it is text, control characters and what is no UTF-8 are '?'.
  * Errors of writing are left to the caller: ferror(), fclose(). */
 #ifndef EXPERIMENTS_TABLE_DOCUMENT_H
 #define EXPERIMENTS_TABLE_DOCUMENT_H

@@ -7,11 +7,78 @@
 #include "optimized/parallel/parallel.h"
 #include "optimized/parallel/rank_runner.h"
 #include "optimized/parallel/rank_sink.h"
-#include "optimized/parallel/transport/transport_count.h"
 #include "optimized/parallel/transport/transport_sim.h"
 #include "optimized/parallel/travel/work_buffers.h"
 #include "ref/clock.h"
 #include "ref/problem.h"
+
+/* ---- a transport that counts messages, for prices and logs: no threads and no data -------------
+ *
+ * One rank after another runs its whole code.  A message is done when it is posted, and nothing
+ * arrives, so what a rank sends and when can be known for thousands of ranks: prices are compared
+ * with it, and logs for pictures are made of it.  Buffers are taken as always, and those that the
+ * rank code fills are filled.  A schedule that would deadlock is not found here. */
+
+/* Of all ranks together. */
+struct count {
+    int64_t sent, wanted; /* messages */
+    int64_t bytes_sent, bytes_wanted;
+};
+
+static enum attn_status count_post(struct attn_transport *t, struct attn_post *post,
+                                   struct attn_error *err)
+{
+    struct count *count = t->state;
+    (void)err;
+    for (int m = 0; m < post->n_sends; m++) {
+        count->bytes_sent += attn_pieces_bytes(post->send[m].piece, post->send[m].pieces);
+        post->send[m].post = NULL;
+    }
+    for (int m = 0; m < post->n_receives; m++) {
+        count->bytes_wanted += attn_pieces_bytes(post->receive[m].piece, post->receive[m].pieces);
+        post->receive[m].post = NULL;
+    }
+    count->sent += post->n_sends;
+    count->wanted += post->n_receives;
+    post->undone = 0;
+    return ATTN_OK;
+}
+
+static enum attn_status count_wait(struct attn_transport *t, struct attn_post *post,
+                                   struct attn_error *err)
+{
+    (void)t, (void)post, (void)err;
+    return ATTN_OK;
+}
+
+static void count_end(struct attn_transport *t, enum attn_status status)
+{
+    (void)t, (void)status;
+}
+
+static const struct attn_transport_ops count_ops = {1, count_post, count_wait, count_end};
+
+/* It ends with the first rank that fails; with EPEER when the messages or bytes that all ranks
+ * together send are not those that they wait for. */
+static enum attn_status count_run(int size, const struct attn_rank_code *code,
+                                  struct attn_error *err)
+{
+    struct count count = {0};
+    enum attn_status status = ATTN_OK;
+    if (size < 1 || size > ATTN_MAX_RANKS)
+        return attn_fail(err, ATTN_EINVAL, "%d ranks: 1 to %d would work", size, ATTN_MAX_RANKS);
+    for (int r = 0; r < size && status == ATTN_OK; r++) {
+        struct attn_transport t = {.ops = &count_ops, .state = &count, .rank = r, .size = size};
+        status = attn_transport_end(&t, code->run(code->arg, &t, err), err);
+    }
+    if (status == ATTN_OK && (count.sent != count.wanted || count.bytes_sent != count.bytes_wanted))
+        status =
+            attn_fail(err, ATTN_EPEER,
+                      "%lld messages of %lld bytes are sent, %lld of %lld bytes are waited for",
+                      (long long)count.sent, (long long)count.bytes_sent, (long long)count.wanted,
+                      (long long)count.bytes_wanted);
+    return status;
+}
 
 /* ---- ranks ----------------------------------------------------------------------------------- */
 
@@ -167,7 +234,7 @@ static enum attn_status run_ranks(struct attn_rank_group *group)
     if (runner != NULL)
         status = runner->run(runner->state, ranks, &code, ctx->error);
     else
-        status = ctx->counts_only ? attn_count_run(ranks, &code, ctx->error)
+        status = ctx->counts_only ? count_run(ranks, &code, ctx->error)
                                   : attn_sim_run(&group->ledger, ranks, &code, ctx->error);
     if (ctx->seal != NULL)
         ctx->seal->seal(ctx->seal->arg, 0);
@@ -220,29 +287,6 @@ static struct attn_shards output(const struct attn_view *v)
     return (struct attn_shards){.role = ATTN_OUTPUT, .tensor = *v};
 }
 
-void attn_rank_forward(const struct attn_forward *t, struct attn_shards tensor[ATTN_TAG_KINDS])
-{
-    tensor[ATTN_TAG_Q] = input(&t->q);
-    tensor[ATTN_TAG_K] = input(&t->k);
-    tensor[ATTN_TAG_V] = input(&t->v);
-    tensor[ATTN_TAG_O] = output(&t->o);
-    tensor[ATTN_TAG_LSE] = output(&t->lse);
-}
-
-void attn_rank_backward(const struct attn_backward *t, struct attn_shards tensor[ATTN_TAG_KINDS])
-{
-    tensor[ATTN_TAG_Q] = input(&t->q);
-    tensor[ATTN_TAG_K] = input(&t->k);
-    tensor[ATTN_TAG_V] = input(&t->v);
-    tensor[ATTN_TAG_O] = input(&t->o);
-    tensor[ATTN_TAG_LSE] = input(&t->lse);
-    tensor[ATTN_TAG_DO] = input(&t->d_o);
-    tensor[ATTN_TAG_DELTA] = input(&t->d_lse);
-    tensor[ATTN_TAG_DQ] = output(&t->dq);
-    tensor[ATTN_TAG_DK] = output(&t->dk);
-    tensor[ATTN_TAG_DV] = output(&t->dv);
-}
-
 enum attn_status attn_rank_call(struct attn_ctx *ctx, const struct attn_problem *problem,
                                 const struct attn_layout *home,
                                 struct attn_shards tensor[ATTN_TAG_KINDS], attn_rank_run *run,
@@ -267,19 +311,71 @@ enum attn_status attn_rank_call(struct attn_ctx *ctx, const struct attn_problem 
     return attn_rank_group_run(&group);
 }
 
+/* ---- a pass, with the sink ------------------------------------------------------------------- */
+
+static enum attn_status run_part(void *arg, struct attn_rank *rank)
+{
+    const struct attn_rank_job *x = arg;
+    int r = rank->transport->rank;
+    double start = attn_seconds(CLOCK_THREAD_CPUTIME_ID);
+    struct attn_view mine[ATTN_TAG_KINDS] = {0};
+    struct attn_buffer buffer[ATTN_SINK_BUFFERS];
+    for (int t = 0; t < ATTN_TAG_KINDS; t++)
+        if (x->tensor[t].role != ATTN_ABSENT)
+            mine[t] = attn_shards_view(&x->tensor[t], r);
+    rank->transport->pass = x->pass;
+    attn_rank_sink_buffers(x->problem, &x->home, x->pass, r, buffer);
+    enum attn_status status =
+        attn_buffers_take(buffer, ATTN_SINK_BUFFERS, rank->ledger, rank->error);
+    if (status == ATTN_OK && x->pass == ATTN_BACKWARD)
+        status = attn_rank_sink_backward(rank, x->problem, &x->home, buffer, mine, &x->dsink);
+    if (status == ATTN_OK)
+        status = x->part(x, rank, mine);
+    if (status == ATTN_OK)
+        attn_buffers_give(buffer, ATTN_SINK_BUFFERS, rank->ledger); /* else when messages end */
+    if (x->ctx->ranks != NULL)
+        attn_rank_report(&x->ctx->ranks[r], rank, attn_seconds(CLOCK_THREAD_CPUTIME_ID) - start);
+    return status;
+}
+
+static enum attn_status run_job(struct attn_rank_job *x)
+{
+    return attn_rank_call(x->ctx, x->problem, &x->home, x->tensor, run_part, x);
+}
+
+enum attn_status attn_rank_forward(struct attn_rank_job *x, const struct attn_forward *t)
+{
+    x->pass = ATTN_FORWARD;
+    x->tensor[ATTN_TAG_Q] = input(&t->q);
+    x->tensor[ATTN_TAG_K] = input(&t->k);
+    x->tensor[ATTN_TAG_V] = input(&t->v);
+    x->tensor[ATTN_TAG_O] = output(&t->o);
+    x->tensor[ATTN_TAG_LSE] = output(&t->lse);
+    return run_job(x);
+}
+
+enum attn_status attn_rank_backward(struct attn_rank_job *x, const struct attn_backward *t)
+{
+    x->pass = ATTN_BACKWARD;
+    x->dsink = t->dsink;
+    x->tensor[ATTN_TAG_Q] = input(&t->q);
+    x->tensor[ATTN_TAG_K] = input(&t->k);
+    x->tensor[ATTN_TAG_V] = input(&t->v);
+    x->tensor[ATTN_TAG_O] = input(&t->o);
+    x->tensor[ATTN_TAG_LSE] = input(&t->lse);
+    x->tensor[ATTN_TAG_DO] = input(&t->d_o);
+    x->tensor[ATTN_TAG_DELTA] = input(&t->d_lse);
+    x->tensor[ATTN_TAG_DQ] = output(&t->dq);
+    x->tensor[ATTN_TAG_DK] = output(&t->dk);
+    x->tensor[ATTN_TAG_DV] = output(&t->dv);
+    enum attn_status status = run_job(x);
+    return status == ATTN_OK ? attn_rank_sink_share(x->ctx, x->problem, &t->dsink) : status;
+}
+
 /* ---- a call of a scheme ---------------------------------------------------------------------- */
 
-struct call {
-    const struct attn_problem *problem;
-    struct attn_ctx *ctx;
-    enum attn_pass pass;
-    struct attn_shards tensor[ATTN_TAG_KINDS];
-    struct attn_view dsink;
-    char *saved; /* saved data of all ranks, one behind the other; NULL: none */
-};
-
 /* Bytes that ranks before this one save. */
-static int64_t saved_before(const struct call *x, int rank)
+static int64_t saved_before(const struct attn_rank_job *x, int rank)
 {
     const struct attn_options *options = x->ctx->options;
     int64_t bytes = 0;
@@ -290,103 +386,66 @@ static int64_t saved_before(const struct call *x, int rank)
     return bytes;
 }
 
-/* The block that a forward pass saves is on the caller's ledger, and ranks borrow their parts of
- * it.  Ranks that only count messages count those of a backward pass for which something is
- * saved. */
-static enum attn_status begin_saving(struct call *x, int ranks)
+/* Of all ranks; 0 where the caller keeps nothing. */
+static int64_t saved_bytes(const struct attn_rank_job *x)
 {
-    struct attn_ctx *ctx = x->ctx;
-    struct attn_error own;
-    int64_t bytes = saved_before(x, ranks);
-    if (ctx->saved == NULL || ctx->counts_only || bytes == 0)
-        return ATTN_OK;
-    if (x->pass == ATTN_BACKWARD) {
-        x->saved = ctx->saved->data;
-        return ATTN_OK;
-    }
-    x->saved = attn_ledger_take(ctx->ledger, ATTN_SAVED_NAME, bytes, 1, &own);
-    return x->saved != NULL ? ATTN_OK : attn_fail(ctx->error, own.status, "%s", own.text);
+    const struct attn_ctx *ctx = x->ctx;
+    int is_kept = ctx->saved != NULL && !ctx->counts_only;
+    return is_kept ? saved_before(x, attn_parallel_ranks(ctx->options)) : 0;
 }
 
-static void end_saving(struct call *x, enum attn_status status, int ranks)
-{
-    if (x->pass == ATTN_BACKWARD || x->saved == NULL)
-        return;
-    if (status != ATTN_OK) {
-        attn_ledger_give(x->ctx->ledger, x->saved);
-        return;
-    }
-    x->ctx->saved->data = x->saved;
-    x->ctx->saved->bytes = saved_before(x, ranks);
-}
-
-/* A rank's part of the call, with the sink around it. */
-static enum attn_status travel(const struct call *x, struct attn_rank *rank,
+/* Ranks that only count messages count those of a backward pass for which something is saved. */
+static enum attn_status travel(const struct attn_rank_job *x, struct attn_rank *rank,
                                struct attn_view mine[ATTN_TAG_KINDS])
 {
-    const struct attn_layout home = attn_work_of(x->problem, x->ctx->options, x->pass, 0).home;
-    struct attn_buffer buffer[ATTN_SINK_BUFFERS];
-    attn_rank_sink_buffers(x->problem, &home, x->pass, rank->transport->rank, buffer);
-    enum attn_status status =
-        attn_buffers_take(buffer, ATTN_SINK_BUFFERS, rank->ledger, rank->error);
-    if (status == ATTN_OK && x->pass == ATTN_BACKWARD)
-        status = attn_rank_sink_backward(rank, x->problem, &home, buffer, mine, &x->dsink);
-    if (status == ATTN_OK)
-        status = attn_travel(rank, x->problem, x->pass, mine);
-    if (status == ATTN_OK && x->pass == ATTN_FORWARD)
-        attn_rank_sink_forward(rank, x->problem, &home, mine);
-    if (status == ATTN_OK)
-        attn_buffers_give(buffer, ATTN_SINK_BUFFERS, rank->ledger); /* else when messages end */
-    return status;
-}
-
-static enum attn_status run_rank(void *arg, struct attn_rank *rank)
-{
-    struct call *x = arg;
-    int r = rank->transport->rank, ranks = rank->transport->size;
-    double start = attn_seconds(CLOCK_THREAD_CPUTIME_ID);
-    struct attn_view mine[ATTN_TAG_KINDS] = {0};
-    for (int t = 0; t < ATTN_TAG_KINDS; t++)
-        if (x->tensor[t].role != ATTN_ABSENT)
-            mine[t] = attn_shards_view(&x->tensor[t], r);
+    int ranks = rank->transport->size;
     if (x->saved != NULL)
-        rank->saved = x->saved + saved_before(x, r);
+        rank->saved = x->saved + saved_before(x, rank->transport->rank);
     rank->has_brought = x->pass == ATTN_BACKWARD &&
                         (x->saved != NULL || (x->ctx->counts_only && saved_before(x, ranks) > 0));
-    rank->transport->pass = x->pass;
-    enum attn_status status = travel(x, rank, mine);
-    if (x->ctx->ranks != NULL)
-        attn_rank_report(&x->ctx->ranks[r], rank, attn_seconds(CLOCK_THREAD_CPUTIME_ID) - start);
+    enum attn_status status = attn_travel(rank, x->problem, x->pass, mine);
+    if (status == ATTN_OK && x->pass == ATTN_FORWARD)
+        attn_rank_sink_forward(rank, x->problem, &x->home, mine);
     return status;
 }
 
-static enum attn_status drive(struct call *x)
+static struct attn_rank_job job_of(struct attn_ctx *ctx, const struct attn_problem *problem,
+                                   enum attn_pass pass)
 {
-    const struct attn_options *options = x->ctx->options;
-    const struct attn_layout home = attn_work_of(x->problem, options, x->pass, 0).home;
-    int ranks = attn_parallel_ranks(options);
-    enum attn_status status = begin_saving(x, ranks);
-    if (status == ATTN_OK)
-        status = attn_rank_call(x->ctx, x->problem, &home, x->tensor, run_rank, x);
-    end_saving(x, status, ranks);
-    return status;
+    return (struct attn_rank_job){.ctx = ctx,
+                                  .problem = problem,
+                                  .home = attn_work_of(problem, ctx->options, pass, 0).home,
+                                  .part = travel,
+                                  .pass = pass};
 }
 
+/* The block that a forward pass saves is on the caller's ledger, and ranks borrow their parts of
+ * it. */
 enum attn_status attn_parallel_forward(struct attn_ctx *ctx, const struct attn_problem *problem,
                                        const struct attn_forward *t)
 {
-    struct call x = {.problem = problem, .ctx = ctx, .pass = ATTN_FORWARD};
-    attn_rank_forward(t, x.tensor);
-    return drive(&x);
+    struct attn_rank_job x = job_of(ctx, problem, ATTN_FORWARD);
+    struct attn_error own;
+    int64_t bytes = saved_bytes(&x);
+    if (bytes > 0) {
+        x.saved = attn_ledger_take(ctx->ledger, ATTN_SAVED_NAME, bytes, 1, &own);
+        if (x.saved == NULL)
+            return attn_fail(ctx->error, own.status, "%s", own.text);
+    }
+    enum attn_status status = attn_rank_forward(&x, t);
+    if (status != ATTN_OK)
+        attn_ledger_give(ctx->ledger, x.saved);
+    else if (bytes > 0)
+        ctx->saved->data = x.saved, ctx->saved->bytes = bytes;
+    return status;
 }
 
 enum attn_status attn_parallel_backward(struct attn_ctx *ctx, const struct attn_problem *problem,
                                         const struct attn_backward *t)
 {
     enum attn_status status = attn_check_local_backward(ctx->options, ctx->error);
-    struct call x = {.problem = problem, .ctx = ctx, .pass = ATTN_BACKWARD, .dsink = t->dsink};
-    attn_rank_backward(t, x.tensor);
-    if (status == ATTN_OK)
-        status = drive(&x);
-    return status == ATTN_OK ? attn_rank_sink_share(ctx, problem, &t->dsink) : status;
+    struct attn_rank_job x = job_of(ctx, problem, ATTN_BACKWARD);
+    if (saved_bytes(&x) > 0)
+        x.saved = ctx->saved->data;
+    return status == ATTN_OK ? attn_rank_backward(&x, t) : status;
 }

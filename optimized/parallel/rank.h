@@ -42,14 +42,29 @@ struct attn_rank_group {
 };
 enum attn_status attn_rank_group_run(struct attn_rank_group *group);
 
-/* Attention on ranks: the tensors of a pass by their kinds, zeroed before; and the call, with all
- * of them in one layout at home.  The gradient of LSE has the kind of D. */
-void attn_rank_forward(const struct attn_forward *t, struct attn_shards tensor[ATTN_TAG_KINDS]);
-void attn_rank_backward(const struct attn_backward *t, struct attn_shards tensor[ATTN_TAG_KINDS]);
+/* The group of a call of attention: its tensors by their kinds, with all of them in one layout at
+ * home.  The gradient of LSE has the kind of D. */
 enum attn_status attn_rank_call(struct attn_ctx *ctx, const struct attn_problem *problem,
                                 const struct attn_layout *home,
                                 struct attn_shards tensor[ATTN_TAG_KINDS], attn_rank_run *run,
                                 void *arg);
+
+/* A pass of a call, with the sink around each rank's part (rank_sink.h).  The first lines are the
+ * caller's; mine: the rank's shards of the tensors of the pass. */
+struct attn_rank_job {
+    struct attn_ctx *ctx;
+    const struct attn_problem *problem;
+    struct attn_layout home;
+    enum attn_status (*part)(const struct attn_rank_job *job, struct attn_rank *rank,
+                             struct attn_view mine[ATTN_TAG_KINDS]);
+    char *saved; /* saved data of all ranks, one behind the other; NULL: none */
+
+    enum attn_pass pass;
+    struct attn_shards tensor[ATTN_TAG_KINDS];
+    struct attn_view dsink;
+};
+enum attn_status attn_rank_forward(struct attn_rank_job *job, const struct attn_forward *t);
+enum attn_status attn_rank_backward(struct attn_rank_job *job, const struct attn_backward *t);
 
 /* The memory that a rank has used since its ledger began or was restarted; bytes since the
  * transport began. */

@@ -10,7 +10,6 @@
 #include "optimized/parallel/rank_sink.h"
 #include "optimized/parallel/sent.h"
 #include "ref/buffers.h"
-#include "ref/clock.h"
 #include "ref/problem.h"
 #include "ref/rank_part.h"
 
@@ -19,15 +18,7 @@ enum { TILE = 64 }; /* queries, and keys, in a tile of ref/tiled.c */
 static const struct attn_option options_of[] = {
     {"ranks", 4, 1, ATTN_MAX_RANKS, NULL, "ranks that share the sequence"}, {0}};
 
-/* A call, or the price of one. */
 enum { BUFFERS = 24, TENSORS = ATTN_TAG_DV + 1 }; /* of q to dv: a mask is asked here, not sent */
-struct call {
-    const struct attn_problem *p;
-    struct attn_ctx *ctx;
-    enum attn_pass pass;
-    struct attn_shards tensor[ATTN_TAG_KINDS];
-    struct attn_view dsink;
-};
 
 /* One rank's buffers, and where each address goes. */
 struct workspace {
@@ -121,13 +112,6 @@ static void lay_out_ulysses(struct workspace *m, struct attn_rank_part *x, enum 
     add_tile(m, &x->tile, p->n_query, pass);
 }
 
-/* The first of the table (rank_sink.h). */
-static void lay_out_sink(struct workspace *m, const struct attn_layout *home, enum attn_pass pass)
-{
-    attn_rank_sink_buffers(m->part->whole, home, pass, m->part->transport->rank, m->buffer);
-    m->n = ATTN_SINK_BUFFERS;
-}
-
 /* ---- what the two differ in ------------------------------------------------------------------ */
 
 struct textbook {
@@ -151,63 +135,45 @@ static struct attn_rank_part part_of(const struct attn_problem *p, struct attn_t
 
 /* ---- a call ---------------------------------------------------------------------------------- */
 
-static enum attn_status run_rank(void *arg, struct attn_rank *rank)
+static enum attn_status run_rank(const struct attn_rank_job *x, struct attn_rank *rank,
+                                 struct attn_view mine[ATTN_TAG_KINDS])
 {
-    const struct call *x = arg;
     const struct textbook *book = textbook_of(rank->options);
-    struct attn_transport *t = rank->transport;
-    double start = attn_seconds(CLOCK_THREAD_CPUTIME_ID);
-    struct attn_rank_part part = part_of(x->p, t);
+    struct attn_rank_part part = part_of(x->problem, rank->transport);
     struct workspace m = {.part = &part};
-    const struct attn_layout home = attn_layout_of_tokens(x->p, rank->options);
     part.error = rank->error;
     part.tracer = x->ctx->tracer;
-    struct attn_view mine[ATTN_TAG_KINDS] = {0};
     for (int kind = 0; kind < TENSORS; kind++)
-        if (x->tensor[kind].role != ATTN_ABSENT)
-            mine[kind] = attn_shards_view(&x->tensor[kind], t->rank);
-    lay_out_sink(&m, &home, x->pass);
+        part.mine[kind] = mine[kind].data;
     book->lay_out(&m, &part, x->pass);
     enum attn_status status = attn_buffers_take(m.buffer, m.n, rank->ledger, rank->error);
     for (int n = 0; n < m.n; n++)
-        if (m.to[n] != NULL)
-            *m.to[n] = m.buffer[n].data;
-    t->pass = x->pass;
-    if (status == ATTN_OK && x->pass == ATTN_BACKWARD)
-        status = attn_rank_sink_backward(rank, x->p, &home, m.buffer, mine, &x->dsink);
-    for (int kind = 0; kind < TENSORS; kind++)
-        part.mine[kind] = mine[kind].data;
+        *m.to[n] = m.buffer[n].data;
     if (status == ATTN_OK)
-        status = book->pass[x->pass][x->p->dtype == ATTN_F64](&part);
+        status = book->pass[x->pass][x->problem->dtype == ATTN_F64](&part);
     if (status == ATTN_OK)
         attn_buffers_give(m.buffer, m.n, rank->ledger); /* else when all messages have ended */
-    if (x->ctx->ranks != NULL)
-        attn_rank_report(&x->ctx->ranks[t->rank], rank,
-                         attn_seconds(CLOCK_THREAD_CPUTIME_ID) - start);
     return status;
 }
 
-static enum attn_status drive(struct call *x)
+static struct attn_rank_job job_of(struct attn_ctx *ctx, const struct attn_problem *p)
 {
-    const struct attn_layout home = attn_layout_of_tokens(x->p, x->ctx->options);
-    return attn_rank_call(x->ctx, x->p, &home, x->tensor, run_rank, x);
+    return (struct attn_rank_job){
+        .ctx = ctx, .problem = p, .home = attn_layout_of_tokens(p, ctx->options), .part = run_rank};
 }
 
 static enum attn_status forward(struct attn_ctx *ctx, const struct attn_problem *p,
                                 const struct attn_forward *t)
 {
-    struct call x = {.p = p, .ctx = ctx, .pass = ATTN_FORWARD};
-    attn_rank_forward(t, x.tensor);
-    return drive(&x);
+    struct attn_rank_job x = job_of(ctx, p);
+    return attn_rank_forward(&x, t);
 }
 
 static enum attn_status backward(struct attn_ctx *ctx, const struct attn_problem *p,
                                  const struct attn_backward *t)
 {
-    struct call x = {.p = p, .ctx = ctx, .pass = ATTN_BACKWARD, .dsink = t->dsink};
-    attn_rank_backward(t, x.tensor);
-    enum attn_status status = drive(&x);
-    return status == ATTN_OK ? attn_rank_sink_share(ctx, p, &t->dsink) : status;
+    struct attn_rank_job x = job_of(ctx, p);
+    return attn_rank_backward(&x, t);
 }
 
 /* ---- the price ------------------------------------------------------------------------------- */
@@ -275,19 +241,21 @@ static enum attn_status cost(const struct attn_problem *p, const struct attn_opt
     struct attn_transport at = {.rank = rank, .size = attn_parallel_ranks(options)};
     struct attn_rank_part part = part_of(p, &at);
     struct workspace m = {.part = &part};
+    struct attn_buffer of_sink[ATTN_SINK_BUFFERS];
     struct attn_problem mine = *p;
     const struct attn_layout home = attn_layout_of_tokens(p, options);
     struct attn_sent sent =
         attn_sent_both(book->sent(&part, pass), attn_rank_sink_sent(p, pass, at.size));
     mine.n_query = part.n_query;
     mine.n_key = part.n_key;
-    lay_out_sink(&m, &home, pass);
+    attn_rank_sink_buffers(p, &home, pass, rank, of_sink);
     book->lay_out(&m, &part, pass);
     book->work(&part, pass, cost);
     cost->bytes_sent = sent.bytes;
     cost->messages = sent.messages;
     cost->shard_bytes = attn_pass_bytes(&mine, pass);
-    return attn_buffers_price(m.buffer, m.n, cost, err);
+    enum attn_status status = attn_buffers_price(of_sink, ATTN_SINK_BUFFERS, cost, err);
+    return status == ATTN_OK ? attn_buffers_price(m.buffer, m.n, cost, err) : status;
 }
 
 /* ---- what is refused, and what bounds ask ---------------------------------------------------- */

@@ -31,18 +31,11 @@ static void matrix_forward_buffers(const struct attn_kernels *kernels, const str
 }
 
 static void matrix_backward_buffers(const struct attn_kernels *kernels,
-                                    const struct attn_problem *p, int64_t panels, int64_t threads,
-                                    int64_t keys, struct attn_buffer state[ATTN_STATES],
+                                    const struct attn_problem *p, int64_t threads, int64_t keys,
                                     struct attn_buffer ws[ATTN_BACK])
 {
     int64_t P = kernels->panel, d = whole_16(p->d_key), dv = whole_16(p->d_value);
     int64_t n = whole_16(keys), wide = d + dv, kv = n * wide + ATTN_KEY_BLOCK * d;
-    const struct attn_buffer of_panels[ATTN_STATES] = {
-        [ATTN_STATE_Q] = attn_buffer_of("q.packed", panels, attn_product(P, d), 4),
-        [ATTN_STATE_DO] = attn_buffer_of("do.packed", panels, attn_product(P, dv), 4),
-        [ATTN_STATE_DQ] = attn_buffer_of("dq", panels, attn_product(P, d), 4),
-        [ATTN_STATE_LSE] = attn_buffer_of("lse", panels, P, 4),
-        [ATTN_STATE_DELTA] = attn_buffer_of("delta", panels, P, 4)};
     const struct attn_buffer of_threads[ATTN_BACK] = {
         [ATTN_BACK_S] = attn_buffer_of("tile.s", threads, n * P + n / 2 * P, 4),
         [ATTN_BACK_DP] = attn_buffer_of("tile.dp", threads, 2 * n * P, 4),
@@ -50,7 +43,6 @@ static void matrix_backward_buffers(const struct attn_kernels *kernels,
         [ATTN_BACK_KV] = attn_buffer_of("tile.kv", threads, 2 * kv, 2),
         [ATTN_BACK_DKV] = attn_buffer_of("tile.dkv", threads, attn_product(n, wide), 4),
         [ATTN_BACK_ROWS] = attn_buffer_of("tile.rows", threads, attn_product(P + 16, wide), 4)};
-    memcpy(state, of_panels, sizeof of_panels);
     memcpy(ws, of_threads, sizeof of_threads);
 }
 
@@ -81,11 +73,9 @@ void attn_backward_buffers(const struct attn_kernels *kernels, const struct attn
                            int64_t panels, int64_t threads, int64_t keys,
                            struct attn_buffer state[ATTN_STATES], struct attn_buffer ws[ATTN_BACK])
 {
-    if (kernels->is_matrix) {
-        matrix_backward_buffers(kernels, p, panels, threads, keys, state, ws);
-        return;
-    }
-    int64_t P = kernels->panel, e = kernels->bytes, d = p->d_key, dv = p->d_value;
+    int64_t P = kernels->panel, e = kernels->bytes;
+    int64_t d = kernels->is_matrix ? whole_16(p->d_key) : p->d_key;
+    int64_t dv = kernels->is_matrix ? whole_16(p->d_value) : p->d_value;
     int64_t wide = attn_whole_vectors(kernels, d) + attn_whole_vectors(kernels, dv);
     const struct attn_buffer of_panels[ATTN_STATES] = {
         [ATTN_STATE_Q] = attn_buffer_of("q.packed", panels, attn_product(P, d), e),
@@ -93,6 +83,11 @@ void attn_backward_buffers(const struct attn_kernels *kernels, const struct attn
         [ATTN_STATE_DQ] = attn_buffer_of("dq", panels, attn_product(P, d), e),
         [ATTN_STATE_LSE] = attn_buffer_of("lse", panels, P, e),
         [ATTN_STATE_DELTA] = attn_buffer_of("delta", panels, P, e)};
+    memcpy(state, of_panels, sizeof of_panels);
+    if (kernels->is_matrix) {
+        matrix_backward_buffers(kernels, p, threads, keys, ws);
+        return;
+    }
     const struct attn_buffer of_threads[ATTN_BACK] = {
         [ATTN_BACK_S] = attn_buffer_of("tile.s", threads, (keys + 8) * P, e),
         [ATTN_BACK_DP] = attn_buffer_of("tile.dp", threads, (keys + 8) * P, e),
@@ -101,7 +96,6 @@ void attn_backward_buffers(const struct attn_kernels *kernels, const struct attn
         [ATTN_BACK_KV] = attn_buffer_of("tile.kv", threads, attn_product(keys, d + dv), e),
         [ATTN_BACK_DKV] = attn_buffer_of("tile.dkv", threads, attn_product(keys + 1, wide), e),
         [ATTN_BACK_ROWS] = attn_buffer_of("tile.rows", threads, attn_product(P + 1, wide), e)};
-    memcpy(state, of_panels, sizeof of_panels);
     memcpy(ws, of_threads, sizeof of_threads);
 }
 
@@ -119,25 +113,20 @@ void attn_split_buffers(const struct attn_kernels *kernels, const struct attn_pr
     memcpy(ws, list, sizeof list);
 }
 
-static int64_t whole(int64_t numbers)
-{
-    return ceil_div(numbers, 16) * 16;
-}
-
 int64_t attn_row_numbers(const struct attn_kernels *kernels, const struct attn_problem *p,
                          int64_t rows)
 {
     int64_t w = attn_whole_vectors(kernels, p->d_key), wv = attn_whole_vectors(kernels, p->d_value);
     int64_t steps = ATTN_ROW_STEPS * ATTN_ROW_STEP_BYTES / kernels->bytes;
     int64_t stage = greater(kernels->lanes, 8) * greater(w, wv);
-    return whole(ATTN_ROW_BATCH + steps + whole(rows * w) + whole(rows * wv) + 3 * whole(rows) +
-                 stage);
+    return whole_16(ATTN_ROW_BATCH + steps + whole_16(rows * w) + whole_16(rows * wv) +
+                    3 * whole_16(rows) + stage);
 }
 
 int64_t attn_row_backward_numbers(const struct attn_kernels *kernels, const struct attn_problem *p,
                                   int64_t keys)
 {
     int64_t w = attn_whole_vectors(kernels, p->d_key), wv = attn_whole_vectors(kernels, p->d_value);
-    return whole(whole(attn_product(keys, 2 * (w + wv))) + 3 * (ATTN_BACK_STEP + 16) + whole(w) +
-                 2 * whole(wv));
+    return whole_16(whole_16(attn_product(keys, 2 * (w + wv))) + 3 * (ATTN_BACK_STEP + 16) +
+                    whole_16(w) + 2 * whole_16(wv));
 }

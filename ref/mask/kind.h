@@ -47,6 +47,7 @@ enum mask_number {
 /* One call of a text, or an & or | of several. */
 struct mask_node {
     int kind;
+    int counts_tokens;     /* it, or one below, says how many tokens or batches there are       */
     const void *own;       /* the kind's data, from the arguments (attn_mask_keep)              */
     int by_batch, by_head; /* it differs between batches, between heads                         */
     int64_t alike;         /* queries n alike, n alike + 1, ... (n + 1) alike - 1 see the same
@@ -60,8 +61,7 @@ struct attn_mask {
     char *text;
     struct mask_node *node;
     int64_t n_nodes, node_capacity, root;
-    int counts_tokens; /* see attn_mask_counts_tokens */
-    int64_t *number;   /* the lists of all calls, one after another */
+    int64_t *number; /* the lists of all calls, one after another */
     int64_t n_numbers, number_capacity;
     struct mask_block *kept; /* the memory that nodes own */
 };
@@ -136,10 +136,11 @@ enum { MASK_PARTS = 2, MASK_NAME_ROOM = 256 };
 /* A text on its way to a tree.  After the first failure the text is at its end, and whatever is
  * read is empty, or the least number that would be legal: readers go on without asking. */
 struct mask_parser {
-    const char *at; /* the next character, in mask->text */
-    int depth;      /* open parentheses */
-    int more;       /* an argument is to come: behind '(' or a comma */
-    int parts;      /* nodes that the call stands for */
+    const char *at;    /* the next character, in mask->text */
+    int depth;         /* open parentheses */
+    int more;          /* an argument is to come: behind '(' or a comma */
+    int parts;         /* nodes that the call stands for */
+    int counts_tokens; /* it says how many tokens or batches there are */
     enum attn_status status;
     const struct mask_kind *call; /* whose arguments are read */
     char name[MASK_NAME_ROOM];    /* of the tensor that it names, and where that stands */

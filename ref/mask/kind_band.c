@@ -55,7 +55,7 @@ static void read_ends(struct mask_parser *p, struct mask_node *node, struct mask
                           "ends needs the keys in use: ends,5,3 (one number for each batch, "
                           "or one for all), or a tensor of them: ends,NAME");
     x->list = p->mask->n_numbers;
-    x->is_ends = p->mask->counts_tokens = 1;
+    x->is_ends = p->counts_tokens = 1;
     do {
         struct mask_slice arg = attn_mask_argument(p);
         if (n == 0 && attn_mask_is_letter(*arg.text)) {

@@ -86,7 +86,7 @@ static void read_documents(struct mask_parser *p, struct mask_node *node)
     const char *begin = p->at;
     struct documents x = {0};
     int crossed = 0;
-    p->mask->counts_tokens = 1;
+    p->counts_tokens = 1;
     do {
         struct mask_slice arg = attn_mask_argument(p);
         if (x.n++ == 0)

@@ -86,7 +86,7 @@ static void read_grid(struct mask_parser *p, int n, int64_t *extent)
     const struct attn_mask_shape *s = &p->mask->shape;
     const char *begin = p->at;
     int64_t product = 1;
-    p->mask->counts_tokens = 1;
+    p->counts_tokens = 1;
     for (int a = 0; a < n; a++) {
         extent[a] = attn_mask_number(p, &extent_of_grid);
         product = product > MASK_NUMBER_MAX / extent[a] ? INT64_MAX : product * extent[a];

@@ -179,7 +179,7 @@ static void read_keys(struct mask_parser *p, struct mask_node *node)
     struct list x = {p->mask->n_numbers};
     const char *begin = arg.text;
     int64_t n = 1;
-    p->mask->counts_tokens = 1;
+    p->counts_tokens = 1;
     if (!is_pattern(arg) && strchr("0123456789+-", *begin) == NULL) {
         attn_mask_name(p, arg);
         bind_keys(p, node);

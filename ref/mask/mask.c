@@ -13,6 +13,14 @@ const char *attn_mask_text(const struct attn_mask *mask)
     return mask->text;
 }
 
+const char *attn_mask_help(int line)
+{
+    for (int k = 0; k < MASK_KINDS && line >= 0; k++)
+        if (attn_mask_kinds[k]->name != NULL && line-- == 0)
+            return attn_mask_kinds[k]->help;
+    return NULL;
+}
+
 int attn_mask_allows(const struct attn_mask *mask, int64_t b, int64_t h, int64_t i, int64_t j)
 {
     if (mask == NULL)
@@ -58,26 +66,17 @@ int attn_mask_band(const struct attn_mask *mask, int64_t b, int64_t *least, int6
     return mask_band(&v, least, most);
 }
 
-/* Call *n below this node; *n falls by the calls that there are before it. */
-static const struct mask_node *call_below(const struct attn_mask *mask,
-                                          const struct mask_node *node, int64_t *n)
-{
-    const struct mask_node *found = NULL;
-    if (node->kind != MASK_all_of)
-        return (*n)-- == 0 ? node : NULL;
-    for (int64_t c = node->child; c >= 0 && found == NULL; c = mask->node[c].next)
-        found = call_below(mask, &mask->node[c], n);
-    return found;
-}
-
 int attn_mask_call(const struct attn_mask *mask, int64_t b, int64_t n, struct attn_mask_call *call)
 {
-    const struct mask_node *node =
-        mask != NULL ? call_below(mask, &mask->node[mask->root], &n) : NULL;
+    int64_t at = mask != NULL ? mask->root : -1;
     *call = (struct attn_mask_call){.length = -1};
-    if (node == NULL)
+    if (at >= 0 && mask->node[at].kind == MASK_all_of)
+        at = mask->node[at].child;
+    while (at >= 0 && n-- > 0)
+        at = mask->node[at].next;
+    if (at < 0)
         return 0;
-    struct mask_view v = {mask, node, b, 0};
+    struct mask_view v = {mask, &mask->node[at], b, 0};
     if (mask_kind(&v)->tell != NULL)
         mask_kind(&v)->tell(&v, call);
     return 1;
@@ -85,7 +84,7 @@ int attn_mask_call(const struct attn_mask *mask, int64_t b, int64_t n, struct at
 
 int attn_mask_counts_tokens(const struct attn_mask *mask)
 {
-    return mask != NULL && mask->counts_tokens;
+    return mask != NULL && mask->node[mask->root].counts_tokens;
 }
 
 /* ---- runs --------------------------------------------------------------------------------- */

@@ -72,8 +72,8 @@ struct attn_mask_call {
     const int64_t *query_start, *key_start;
 };
 
-/* Call n, from 0, of those that & joins: as they were written, but those that list keys out of
- * order, such as random, last.  Calls that | joins are one, ATTN_CALL_OTHER.  0: there is none. */
+/* Call n, from 0, of those that & joins, as they were written.  Calls that | joins are one,
+ * ATTN_CALL_OTHER.  0: there is none. */
 int attn_mask_call(const struct attn_mask *mask, int64_t b, int64_t n, struct attn_mask_call *call);
 
 /* Returns 1 if some call says how many tokens or batches there are: keys, ends, documents, a grid.

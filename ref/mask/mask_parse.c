@@ -34,14 +34,6 @@ const struct mask_kind *const attn_mask_kinds[] = {
 #undef ATTN_MASK
 };
 
-const char *attn_mask_help(int line)
-{
-    for (int k = 0; k < MASK_KINDS && line >= 0; k++)
-        if (attn_mask_kinds[k]->name != NULL && line-- == 0)
-            return attn_mask_kinds[k]->help;
-    return NULL;
-}
-
 /* ---- failure ------------------------------------------------------------------------------ */
 
 void attn_mask_stop(struct mask_parser *p, enum attn_status status)
@@ -77,8 +69,6 @@ static enum attn_status no_memory(struct attn_error *err, size_t bytes)
 {
     return attn_fail(err, ATTN_ENOMEM, "mask: no memory for a description of %zu bytes", bytes);
 }
-
-/* ---- letters and words -------------------------------------------------------------------- */
 
 static void skip_blanks(struct mask_parser *p)
 {
@@ -281,12 +271,12 @@ static int64_t push_node(struct mask_parser *p, const struct mask_node *node)
 
 /* ---- trees -------------------------------------------------------------------------------- */
 
-/* Children on their way into a node. */
+/* Children on their way into a node.  Kinds that list their keys stand behind the others, which are
+ * asked first: they are cheap, and often decide.  -1: there is none. */
 struct family {
     int kind;
-    int64_t first, last, n;
+    int64_t first, last, plain; /* plain: the last of those others */
 };
-
 /* (a & b) & c is a & b & c. */
 static void family_add(struct mask_parser *p, struct family *family, int64_t index)
 {
@@ -300,12 +290,17 @@ static void family_add(struct mask_parser *p, struct family *family, int64_t ind
         }
         return;
     }
-    if (family->n++ == 0)
-        family->first = index;
+    int lists = attn_mask_kinds[all[index].kind]->each != NULL;
+    int64_t before = lists ? family->last : family->plain;
+    all[index].next = before >= 0 ? all[before].next : family->first;
+    if (before >= 0)
+        all[before].next = index;
     else
-        all[family->last].next = index;
-    family->last = index;
-    all[index].next = -1;
+        family->first = index;
+    if (!lists)
+        family->plain = index;
+    if (all[index].next < 0)
+        family->last = index;
 }
 
 /* A node above the children; one of them needs none. */
@@ -313,9 +308,10 @@ static int64_t family_join(struct mask_parser *p, const struct family *family)
 {
     struct mask_node node = {.kind = family->kind, .child = family->first, .next = -1};
     const struct mask_node *all = p->mask->node;
-    if (p->status != ATTN_OK || family->n == 1)
+    if (p->status != ATTN_OK || family->first == family->last)
         return family->first;
     for (int64_t c = family->first; c >= 0; c = all[c].next) {
+        node.counts_tokens |= all[c].counts_tokens;
         node.by_batch |= all[c].by_batch;
         node.by_head |= all[c].by_head;
     }
@@ -357,7 +353,7 @@ static void arguments(struct mask_parser *p, const char *begin, struct mask_node
 static int64_t call(struct mask_parser *p)
 {
     struct mask_slice word = {p->at, (int64_t)strspn(p->at, LETTERS DIGITS)};
-    struct family family = {.kind = MASK_any_of};
+    struct family family = {MASK_any_of, -1, -1, -1};
     int kind = 0;
     p->at += word.size;
     while (kind < MASK_KINDS && (attn_mask_kinds[kind]->name == NULL ||
@@ -370,10 +366,12 @@ static int64_t call(struct mask_parser *p)
     struct mask_node part[MASK_PARTS] = {{.kind = kind}};
     p->call = attn_mask_kinds[kind];
     p->parts = 1;
+    p->counts_tokens = 0;
     if (p->call->read != NULL)
         arguments(p, word.text, part);
     for (int n = 0; n < p->parts; n++) {
         part[n].child = part[n].next = -1;
+        part[n].counts_tokens = p->counts_tokens;
         family_add(p, &family, push_node(p, &part[n]));
     }
     return family_join(p, &family);
@@ -418,7 +416,7 @@ static int64_t item(struct mask_parser *p)
 /* Any of: `either` of the grammar; all of: `both`. */
 static int64_t chain(struct mask_parser *p, int kind)
 {
-    struct family family = {.kind = kind};
+    struct family family = {kind, -1, -1, -1};
     char sign = kind == MASK_any_of ? '|' : '&';
     for (;; p->at++) {
         family_add(p, &family, kind == MASK_any_of ? chain(p, MASK_all_of) : item(p));

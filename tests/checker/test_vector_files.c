@@ -237,7 +237,7 @@ static void put_students(char *args, size_t size)
 {
     size_t n = 0;
     for (int i = 0; i < COUNT(students); i++) {
-        char name[16];
+        char name[24];
         snprintf(name, sizeof name, "%d.json", i);
         n += (size_t)snprintf(args + n, size - n,
                               " --exec '/usr/bin/python3 tests/external/students.py %s' "

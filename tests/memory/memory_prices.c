@@ -233,24 +233,24 @@ static const struct hand_price hand_prices[] = {
      "messages=576 zeros=16 k.heads=128 v.heads=128 dk.heads=128 dv.heads=128 copies=64",
      "h2g1q0k8d4:none:f32:normal:s1:pass=bwd"},
     /* bytes of 6 keys in 2 batches, for one other rank; rows of 5 queries, 2*5*12; a mask of three
-     * nodes of 72 bytes behind 80 more */
+     * nodes of 56 bytes behind 104 more */
     {"ulysses:ranks=2,mask=keys,local=tiled-textbook", ATTN_FORWARD, 0, 1872 + 12, 6, 0,
-     "messages=576 q.heads=1280 k.heads=768 v.heads=576 o.heads=960 lse.heads=160 mask.parts=296 "
+     "messages=576 q.heads=1280 k.heads=768 v.heads=576 o.heads=960 lse.heads=160 mask.parts=272 "
      "mask.shard=12 mask.work=24",
      "b2h4g2q10k12d8v6:keys(12,9)&causal(br):f32:normal:s1"},
     {"ulysses:ranks=2,mask=repeated,local=tiled-textbook", ATTN_FORWARD, 0, 1872 + 12, 6, 0,
-     "messages=576 q.heads=1280 k.heads=768 v.heads=576 o.heads=960 lse.heads=160 mask.parts=296 "
+     "messages=576 q.heads=1280 k.heads=768 v.heads=576 o.heads=960 lse.heads=160 mask.parts=272 "
      "mask.repeated=24 mask.work=24",
      "b2h4g2q10k12d8v6:keys(12,9)&causal(br):f32:normal:s1"},
     {"ulysses:ranks=2,mask=dense,local=tiled-textbook", ATTN_FORWARD, 0, 1872 + 120, 6, 0,
-     "messages=576 q.heads=1280 k.heads=768 v.heads=576 o.heads=960 lse.heads=160 mask.parts=296 "
+     "messages=576 q.heads=1280 k.heads=768 v.heads=576 o.heads=960 lse.heads=160 mask.parts=272 "
      "mask.shard=120 mask.work=240",
      "b2h4g2q10k12d8v6:keys(12,9)&causal(br):f32:normal:s1"},
     {"ring:ranks=2,mask=keys,local=tiled-textbook", ATTN_FORWARD, 0, 1344 + 12, 3, 0,
-     "kv.travel=1344 o.partial=960 lse.partial=160 mask.parts=296 mask.shard=12 mask.travel=12",
+     "kv.travel=1344 o.partial=960 lse.partial=160 mask.parts=272 mask.shard=12 mask.travel=12",
      "b2h4g2q10k12d8v6:keys(12,9)&causal(br):f32:normal:s1"},
     {"ring:ranks=2,mask=dense,local=tiled-textbook", ATTN_FORWARD, 0, 1344, 2, 0,
-     "kv.travel=1344 o.partial=960 lse.partial=160 mask.parts=296 mask.shard=120",
+     "kv.travel=1344 o.partial=960 lse.partial=160 mask.parts=272 mask.shard=120",
      "b2h4g2q10k12d8v6:keys(12,9)&causal(br):f32:normal:s1"},
     /* a rank of 4: 2 queries, 3 keys.  A pair (K, V) 2*2*3*(8+6) numbers, 672 bytes, twice; O and
      * LSE of one head 2*6 and 2; tiles of 64.  3 pairs are sent.  4 blocks of 2*4*2*3 = 48 pairs,
@@ -341,7 +341,7 @@ static struct attn_cost price(const char *text, const char *case_text, const cha
     struct attn_cost cost = price_of(&spec, &p, ATTN_FORWARD, 0);
     ck_assert_int_eq(wrap_stop().calls, 0);
     ck_assert_int_eq(wrap_takes(), 0);
-    ck_assert_int_lt((int64_t)(clock() - start), CLOCKS_PER_SEC / 2);
+    ck_assert_int_lt((int64_t)(clock() - start), 5 * CLOCKS_PER_SEC);
     attn_mask_free(mask);
     return cost;
 }

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "experiments/price/cache.h"
 #include "experiments/price/asked.h"
+#include "experiments/price/cache.h"
 #include "optimized/registry.h"
 #include "tests/fixtures/case_fixture.h"
 #include "tests/suites.h"

@@ -46,7 +46,8 @@ static int choose(const struct attn_spec *spec, enum attn_pass pass, char text[A
         point.c = case_of(candidates[i].text);
         point.c.pass = pass;
         if (attn_preflight_case(spec, &point.c, &point, &need, NULL) == ATTN_OK &&
-            (double)point.priced_bytes * point.ranks > least * MIB && point.flops < MOST_FLOPS) {
+            (double)point.price.peak * point.ranks > least * MIB &&
+            point.price.flops < MOST_FLOPS) {
             attn_case_print(&point.c, text);
             return 1;
         }
@@ -206,7 +207,7 @@ TEST(a_stack_is_resident)
         run_point(stacks[s].spec, stacks[s].text, stacks[s].layers, &point);
         ck_assert_msg(point.status == ATTN_POINT_OK, "%s: %s", stacks[s].text, point.message);
         ck_assert_int_gt(point.ledger_bytes, 32 << 20);
-        ck_assert_int_eq(point.ledger_bytes, point.priced_bytes);
+        ck_assert_int_eq(point.ledger_bytes, point.price.peak);
         ck_assert_msg(agrees(&point) || (!point.hwm_reset && point.resident_bytes < 0),
                       "%s %s, stack %d: resident %lld, ledger %lld", stacks[s].spec, stacks[s].text,
                       s, (long long)point.resident_bytes, (long long)point.process_ledger_bytes);

@@ -304,6 +304,6 @@ TEST(a_deep_stack)
                   err.text);
     ck_assert_int_eq(records.n, 1);
     ck_assert_int_eq(records.point[0].status, ATTN_POINT_OK);
-    ck_assert_int_eq(records.point[0].priced_bytes, records.point[0].ledger_bytes);
+    ck_assert_int_eq(records.point[0].price.peak, records.point[0].ledger_bytes);
     attn_records_free(&records);
 }

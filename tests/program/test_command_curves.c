@@ -205,7 +205,7 @@ TEST_EACH(rounds_of_one_program, 2)
         strcpy(p->session, round == 0 ? "20260101T000000Z-1" : "20260102T000000Z-1");
         p->warm_s[0] = round + 1;
         p->resident_bytes = 100 * (round + 1);
-        p->priced_bytes = round == 0 ? 9000 : 1000;
+        p->price.peak = round == 0 ? 9000 : 1000;
     }
     fixture_fold(NULL);
     ck_assert_int_eq(fixture_summary.n, 1);

@@ -119,7 +119,7 @@ TEST(a_figure_is_a_script_and_a_row)
 {
     fixture_add_curves();
     for (int i = 0; i < fixture_n_points; i++)
-        fixture_points[i].flops = 1e6;
+        fixture_points[i].price.flops = 1e6;
     fixture_write_records("r.jsonl");
     scratch_shell(0, "", "cd '%s' && '%s/figure/attnlab' report --from r.jsonl --out out",
                   scratch_path(""), scratch_full_path(test_build()));
@@ -182,7 +182,7 @@ TEST(a_trade_off)
             fixture_add("trade-x", point[i].spec, "q256d64:none:f32:normal:s1", 0);
         p->warm_s[0] = p->first_s = point[i].s;
         p->n_warm = strcmp(point[i].spec, "csr") != 0;
-        p->ledger_bytes = p->priced_bytes = p->resident_bytes = (int64_t)point[i].bytes;
+        p->ledger_bytes = p->price.peak = p->resident_bytes = (int64_t)point[i].bytes;
         p->ranks = point[i].best < 0 ? 2 : 1;
         strcpy(p->route, strcmp(point[i].spec, "mine") == 0 ? "plug-in" : "");
     }

@@ -50,10 +50,10 @@ TEST(good_points)
         ck_assert(p[i].first_s > 0);
         ck_assert_int_ge(p[i].n_warm, 1);
         ck_assert(p[i].judged.worst <= 1); /* also: not NaN */
-        ck_assert_int_eq(p[i].priced_bytes, p[i].ledger_bytes);
+        ck_assert_int_eq(p[i].price.peak, p[i].ledger_bytes);
         ck_assert_int_gt(p[i].floor_bytes, 0);
         ck_assert_str_eq(p[i].judged.verified, p[i].round == 0 ? "all" : "same bits as round 0");
-        ck_assert(p[i].ranks == 1 || p[i].bytes_sent > 0);
+        ck_assert(p[i].ranks == 1 || p[i].price.sent > 0);
     }
 }
 

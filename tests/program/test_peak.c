@@ -78,14 +78,14 @@ TEST(work_of_a_call)
     p.c = case_of("q16d8:causal(br):f32:normal:s1");
     p.pairs = 16 * 17 / 2;
     p.floor_bytes = 1000;
-    p.priced_bytes = 2 << 20;
+    p.price.peak = 2 << 20;
     ck_assert(attn_point_products(&p) == 4 * 136 * 8);
     ck_assert(attn_point_traffic(&p) == 1000 + (4 << 20));
-    p.priced_bytes = 1 << 20; /* a cache holds it */
+    p.price.peak = 1 << 20; /* a cache holds it */
     ck_assert(attn_point_traffic(&p) == 1000);
     p.c.pass = ATTN_BACKWARD;
     ck_assert(attn_point_products(&p) == 10 * 136 * 8);
-    p.saved_bytes = 1;
+    p.price.saved = 1;
     ck_assert(attn_point_products(&p) == 8 * 136 * 8);
 }
 
@@ -101,7 +101,7 @@ TEST(columns)
     ck_assert_int_eq(records.n, 4);
     for (int64_t i = 0; i < records.n; i++)
         ck_assert_msg(records.point[i].peak_flops_s > 0 && records.point[i].read_bytes_s > 0 &&
-                          records.point[i].ledger_bytes == records.point[i].priced_bytes,
+                          records.point[i].ledger_bytes == records.point[i].price.peak,
                       "%s", records.point[i].text);
     attn_records_free(&records);
     scratch_expect(0, "spec ", "measure dense --length 16 --rounds 1");

@@ -42,8 +42,8 @@ static void add_ranks(void)
             (void)snprintf(spec, sizeof spec, "%s:ranks=%d", s == 0 ? "ring" : "allgather", ranks);
             struct attn_point *p = fixture_add("ranks", spec, "h8q256d64:none:f32:normal:s1", 0);
             p->ranks = ranks;
-            p->total_bytes = p->priced_bytes * 3;
-            p->bytes_sent = 4096;
+            p->price.device = 3.0 * (double)p->price.peak;
+            p->price.sent = 4096;
             p->status = ranks > 2 ? ATTN_POINT_PRICED : ATTN_POINT_OK;
             fixture_add("balance", spec, "h8q256d64:causal(br):f32:normal:s1", 0)->ranks = ranks;
         }
@@ -58,7 +58,7 @@ static void add_choices(void)
         struct attn_point *p =
             fixture_add("trade", spec[s], "q1024d64:causal(br):f32:normal:s1", 0);
         p->warm_s[0] = 4e-3 * (1 + 0.02 * s);
-        p->ledger_bytes = p->priced_bytes = p->resident_bytes = 200000 - 3000 * s;
+        p->ledger_bytes = p->price.peak = p->resident_bytes = 200000 - 3000 * s;
     }
     for (int s = 0; s < 4; s++) {
         static const char *const save[] = {"tiled", "gemm:save=probs"};

@@ -66,7 +66,7 @@ TEST(misbehaviour_is_a_record)
     fixture_measure(1, "dense %s --length 32,64,96 --rounds 1 --repeat 1", flags);
     fixture_expect("dense", 96, ATTN_POINT_OK);
     for (int x = 0; x < 6; x++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "x%d", x);
         fixture_expect(name, 32, ATTN_POINT_OK);
     }

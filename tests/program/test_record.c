@@ -43,8 +43,8 @@ static void sample(struct attn_point *p)
     p->warm_s[0] = 1e-9;
     p->warm_s[1] = 0.30000000000000004;
     p->warm_s[2] = 123.456;
-    p->priced_bytes = 0;
-    p->shard_bytes = 4096;
+    p->price.peak = 0;
+    p->price.shard = 4096;
     p->resident_bytes = -1;
     p->n_live = 2;
     strcpy(p->live_name[0], "scores");
@@ -100,11 +100,11 @@ TEST(round_trip)
     ck_assert_int_eq(got->n_warm, 3);
     for (int t = 0; t < 3; t++)
         ck_assert(got->warm_s[t] == p.warm_s[t]);
-    ck_assert_int_eq(got->priced_bytes, 0);
+    ck_assert_int_eq(got->price.peak, 0);
     ck_assert_int_eq(got->resident_bytes, -1);
     ck_assert_int_eq(got->ledger_bytes, -1);
-    ck_assert_int_eq(got->shard_bytes, 4096);
-    ck_assert_int_eq(got->total_bytes, -1); /* as in records of older programs */
+    ck_assert(got->price.shard == 4096);
+    ck_assert(got->price.device == -1); /* as in records of older programs */
     ck_assert_int_eq(got->n_live, 2);
     ck_assert_str_eq(got->live_name[1], "kv.next");
     ck_assert_int_eq(got->live_bytes[0], 1 << 30);

@@ -172,14 +172,14 @@ static void add_break_even(int round, double more)
         (void)snprintf(text, sizeof text, "q1024d64:random(%g,1):f32:normal:s1", density[s]);
         struct attn_point *p = fixture_add("density", "csr-textbook", text, round);
         p->density = density[s];
-        p->priced_bytes = p->ledger_bytes = (int64_t)(20 * density[s] * mib);
+        p->price.peak = p->ledger_bytes = (int64_t)(20 * density[s] * mib);
         p->resident_bytes = (int64_t)(more * 20 * density[s] * mib);
         p->warm_s[0] = more * density[s];
     }
     struct attn_point *dense =
         fixture_add("density", "dense", "q1024d64:random(0.1,1):f32:normal:s1", round);
     dense->density = 0.1; /* at one density only: the line goes on */
-    dense->priced_bytes = dense->ledger_bytes = dense->resident_bytes = (int64_t)(9 * mib);
+    dense->price.peak = dense->ledger_bytes = dense->resident_bytes = (int64_t)(9 * mib);
     dense->warm_s[0] = 0.25;
 }
 
@@ -306,7 +306,7 @@ TEST(what_was_not_run_is_named)
     struct attn_point *p =
         fixture_add("length-causal", "dense", "q16384d64:causal(br):f32:normal:s1", 0);
     p->status = ATTN_POINT_TOO_BIG;
-    p->priced_bytes = INT64_C(12) << 30;
+    p->price.peak = INT64_C(12) << 30;
     p->floor_bytes = 0;
     p = fixture_add("length-causal", "tiled-textbook", "q16384d64:causal(br):f32:normal:s1", 0);
     p->status = ATTN_POINT_DROPPED;
@@ -332,7 +332,7 @@ TEST(prices_go_on)
         (void)snprintf(spec, sizeof spec, "ring:ranks=%d", ranks);
         struct attn_point *p = fixture_add("ranks", spec, "h8q256d64:none:f32:normal:s1", 0);
         p->ranks = ranks;
-        p->bytes_sent = 4096;
+        p->price.sent = 4096;
         if (ranks > 2)
             p->status = ATTN_POINT_PRICED;
     }
@@ -410,9 +410,9 @@ TEST(shares_are_drawn)
         struct attn_point *p =
             fixture_add(n < 3 ? "ranks" : "share", spec[n % 3], "h8q256d64:none:f32:normal:s1", 0);
         p->ranks = n % 3 == 0 ? 1 : n % 3 == 1 ? 2 : 8;
-        p->priced_bytes = p->ledger_bytes = 1000;
-        p->shard_bytes = 8000 / p->ranks;
-        p->total_bytes = p->priced_bytes + p->shard_bytes;
+        p->price.peak = p->ledger_bytes = 1000;
+        p->price.shard = 8000 / p->ranks;
+        p->price.device = (double)p->price.peak + p->price.shard;
     }
     fixture_fold(NULL);
     const struct attn_figure *figure = fixture_draw("rank-memory", 0);
@@ -453,6 +453,19 @@ TEST(work_is_drawn)
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
+
+/* Links name headings, so that no two have one name; a page without its picture is none. */
+TEST(page_names_its_headings)
+{
+    const char *path = scratch_path("page.html");
+    ck_assert_int_eq(attn_page_save(path, "t", "# A & b\n\n## C d_e\n\n## C d_e\n", NULL), ATTN_OK);
+    char *page = scratch_read(path);
+    ck_assert(strstr(page, "<h1 id=\"a--b\">") != NULL &&
+              strstr(page, "<h2 id=\"c-d_e\">") != NULL &&
+              strstr(page, "<h2 id=\"c-d_e-1\">") != NULL);
+    free(page);
+    ck_assert_int_eq(attn_page_save(path, "t", "![a](missing.svg)\n", NULL), ATTN_ENOMEM);
+}
 
 TEST(numbers_read_well)
 {
@@ -502,6 +515,7 @@ TEST(a_report_is_whole)
                                         "figures/memory-causal.pdf",
                                         "figures/time-causal.svg",
                                         "figures/error-causal.svg"};
+    ck_assert_int_eq(setenv("ATTN_PICTURES", "all", 1), 0);
     fixture_add_curves();
     /* Self-contained: nothing is fetched.  No groups of two kinds: said, not drawn. */
     fixture_expect_page(0, WORDS("</html>", "2.00 ± 0.00", "<svg role=\"img\"",

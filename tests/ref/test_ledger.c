@@ -307,7 +307,7 @@ TEST(many_blocks)
 TEST(more_names_than_places)
 {
     struct attn_ledger x = new_ledger();
-    static char name[ATTN_MAX_ACCOUNTS][8];
+    static char name[ATTN_MAX_ACCOUNTS][16];
     for (int i = 0; i < ATTN_MAX_ACCOUNTS; i++) {
         snprintf(name[i], sizeof name[i], "n%d", i);
         attn_ledger_give(&x, take(&x, name[i], 1));

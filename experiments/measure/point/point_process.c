@@ -122,9 +122,9 @@ static void say_price(struct attn_point *p)
 {
     char bytes[32];
     size_t n = strlen(p->message);
-    if (p->priced_bytes >= 0)
+    if (p->price.peak >= 0)
         snprintf(p->message + n, sizeof p->message - n, "; priced at %s",
-                 attn_cli_bytes(p->priced_bytes, bytes));
+                 attn_cli_bytes(p->price.peak, bytes));
 }
 
 /* The end of the child, as a point. */

@@ -143,7 +143,7 @@ enum attn_status attn_point_stack_half(struct attn_point_work *work, enum attn_p
     x->err = err;
     x->s = x->again_s = 0;
     enum attn_status status = attn_stack_read(&work->point->stack, half, &reader);
-    int64_t left = half == ATTN_FORWARD ? work->point->saved_bytes : 0;
+    int64_t left = half == ATTN_FORWARD ? work->point->price.saved : 0;
     if (status == ATTN_OK && work->ledger.now != left)
         status = attn_fail(err, ATTN_EINTERNAL,
                            "after the %s half the ledger holds %lld bytes, and should hold %lld",

@@ -114,7 +114,7 @@ struct exchange {
     int to, sends, from, gets;
 };
 
-/* As travel_stops.c has it: the keys of this stop come, and go on to the next; so do the sums of
+/* As travel.c has it: the keys of this stop come, and go on to the next; so do the sums of
  * their gradients. */
 static struct exchange arrival(const struct rank *r)
 {

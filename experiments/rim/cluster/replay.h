@@ -10,7 +10,7 @@
  *                  for a collective.  From when both sides have posted, latency for each message
  *                  and bytes / bandwidth, both ways at once, inside a node and between nodes at
  *                  once.  Links are not shared
- *      hidden      what a ring passes on travels while the stop is computed, as in travel_stops.c
+ *      hidden      what a ring passes on travels while the stop is computed, as in travel.c
  *      barrier     a change of layout begins when the last rank is there
  *
  * Schedule, products and sizes are those that price.c and travel.c have: tests compare what is sent

@@ -1,10 +1,10 @@
 /* One small call, explained: its problem from a case or from files, its steps as the textbook
- * traces them (trace.h), its buffers as the ledger has them (events.h), and the bits it gives. */
+ * traces them (traced.h), its buffers as the ledger has them (events.h), and the bits it gives. */
 #ifndef EXPERIMENTS_RIM_EXPLAIN_EXPLAIN_H
 #define EXPERIMENTS_RIM_EXPLAIN_EXPLAIN_H
 
-#include "experiments/rim/files/file_problem.h"
 #include "experiments/rim/explain/handout.h"
+#include "experiments/rim/files/file_problem.h"
 #include "tests/harness/inputs/setup.h"
 
 /* The call that is explained; all of it borrowed. */

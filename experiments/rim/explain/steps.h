@@ -3,7 +3,7 @@
 #define EXPERIMENTS_RIM_EXPLAIN_STEPS_H
 
 #include "experiments/rim/explain/handout.h"
-#include "experiments/rim/explain/trace.h"
+#include "experiments/rim/explain/traced.h"
 
 struct attn_show {
     int has_ranks;              /* hops are the steps: INNER ones are left out */

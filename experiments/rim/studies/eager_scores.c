@@ -43,7 +43,7 @@ static void account(struct attn_study_run *run, const struct report *x)
                         (double)attn_study_buffer(run, "dense:scores=storage", text, "scores"), "B",
                         0);
     attn_study_say(run, "  tiles need %lld bytes in the place of it",
-                   (long long)attn_study_price(run, "tiled@portable", text).priced_bytes);
+                   (long long)attn_study_price(run, "tiled@portable", text).price.peak);
 }
 
 void attn_study_run_eager_scores(struct attn_study_run *run)

@@ -70,7 +70,7 @@ static void heads_that_are_not_there(struct attn_study_run *run)
     attn_study_store(&tape, "int32", "keys(200000)", &shape);
     attn_study_live(&tape, "the mask that is kept at B=1, L=200,000", ATTN_DERIVED, 1.28e12 / 8, 0);
     attn_study_quantity(run, "P that training with naive attention keeps, 8 heads", ATTN_PUBLISHED,
-                        1.28e12, (double)point.saved_bytes, "B", 1e9);
+                        1.28e12, (double)point.price.saved, "B", 1e9);
 }
 
 /* The article's recommendations, each by its spec, at the shape of STDiT-XL/2: the bytes beside
@@ -83,7 +83,7 @@ static double left(struct attn_study_run *run, const char *spec, const char *mas
 {
     const char *text =
         attn_study_text(run, "h16q%lldd72:%s:%s:normal:s1", (long long)length, mask, dtype);
-    return (double)attn_study_price(run, spec, text).priced_bytes;
+    return (double)attn_study_price(run, spec, text).price.peak;
 }
 
 static void remedies(struct attn_study_run *run)

@@ -97,7 +97,7 @@ static void volumes(struct attn_study_run *run)
     /* q to its heads and o back; k and v of the text are cut, not sent */
     const struct attn_point point =
         attn_study_price(run, "ulysses:ranks=4,keys=whole", "h16q4096k120d72:none:f64:normal:s1");
-    double text = (double)point.bytes_sent / 8 / unit_of(RANKS);
+    double text = (double)point.price.sent / 8 / unit_of(RANKS);
     attn_study_quantity(run, "v1.0, a block: spatial, temporal and cross-attention", ATTN_DERIVED,
                         10, units(v1_0, SPATIAL) + units(v1_0, TEMPORAL) + text, "units", 3 * LSE);
     attn_study_quantity(run, "v1.2, a spatial block: spatial and cross-attention", ATTN_DERIVED, 6,

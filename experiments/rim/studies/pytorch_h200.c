@@ -251,7 +251,7 @@ static void beyond_the_file(struct attn_study_run *run, const json_t *table)
                             point = attn_study_price(run, "tiled@portable",
                                                      "h8q65536d64:causal(br):bf16:normal:s1");
     attn_study_quantity(run, "tiled beyond o, 65,536 tokens and 8,192", ATTN_DERIVED,
-                        (double)known.priced_bytes, (double)point.priced_bytes, "B", 0);
+                        (double)known.price.peak, (double)point.price.peak, "B", 0);
     attn_study_measure(run, "tiled", "h8q512d64:causal(br):bf16:normal:s1", NULL);
 }
 

@@ -137,7 +137,7 @@ int attn_study_measure(struct attn_study_run *run, const char *spec, const char 
         attn_study_text(run, "%s %s agrees with the oracle, largest error / bound", spec, text),
         ATTN_DERIVED, 0, point->judged.worst, "", 1);
     attn_study_quantity(run, "its ledger, which must be its price", ATTN_DERIVED,
-                        (double)point->priced_bytes, (double)point->ledger_bytes, "B", 0);
+                        (double)point->price.peak, (double)point->ledger_bytes, "B", 0);
     return 1;
 }
 

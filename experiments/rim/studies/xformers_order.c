@@ -220,9 +220,9 @@ static void break_even(struct attn_study_run *run)
     }
     for (int heads = 1; heads <= 5; heads++) {
         const char *text = attn_study_text(run, "h%dq4096d64:causal(br):f32:normal:s1", heads);
-        double dense = (double)attn_study_price(run, "dense", text).priced_bytes;
-        double shared = (double)attn_study_price(run, "dense:mask=bool2d", text).priced_bytes;
-        double csr = (double)attn_study_price(run, "csr-textbook", text).priced_bytes;
+        double dense = (double)attn_study_price(run, "dense", text).price.peak;
+        double shared = (double)attn_study_price(run, "dense:mask=bool2d", text).price.peak;
+        double csr = (double)attn_study_price(run, "csr-textbook", text).price.peak;
         double starts = 4097 * 8, pairs = 4096.0 * 4097 / 2;
         double at = pairs / (csr - starts) / (4096.0 * 4096); /* a density for each byte */
         const char *name = attn_study_text(run, "ours, csr-textbook against dense, %d head%s",

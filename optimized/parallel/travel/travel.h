@@ -1,9 +1,8 @@
 /* One rank's part of a call while it runs: where its tensors are, and what travel.c's parts do with
  * them.
  *
- *      travel.c           brings what the rank computes with, and takes results home
+ *      travel.c           brings what the rank computes with, goes from stop to stop, takes home
  *      work_mask.c        makes and brings the bytes of a mask
- *      travel_stops.c     goes from stop to stop: messages between ranks
  *      travel_products.c  blocks in memory, and their products
  */
 #ifndef OPTIMIZED_PARALLEL_TRAVEL_H
@@ -71,8 +70,5 @@ struct attn_problem attn_travel_part(struct attn_travel *x, const struct attn_pr
 
 /* All products of this stop, whose blocks are where `now` says. */
 enum attn_status attn_travel_multiply(struct attn_travel *x);
-
-/* All stops of this portion of heads. */
-enum attn_status attn_travel_stops(struct attn_travel *x);
 
 #endif

@@ -28,9 +28,16 @@ enum attn_status attn_folder_make(const char *path, struct attn_error *err)
     return attn_fault(err, ATTN_ENOMEM, path, "cannot be made a folder: %s", strerror(error));
 }
 
+/* The owner may make a folder readable.  Where that fails the next step fails too, and says why. */
+static void let_in(int at, const char *name)
+{
+    if (fchmodat(at, name, 0700, 0) != 0)
+        return;
+}
+
 static int open_folder(int at, const char *name, struct attn_entries *x)
 {
-    fchmodat(at, name, 0700, 0);
+    let_in(at, name);
     x->fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     x->size = x->at = 0;
     return x->fd >= 0;
@@ -63,7 +70,7 @@ static int flatten(int outer, const char *name, unsigned *serial)
         char to[64];
         if (unlinkat(folder.fd, entry, 0) == 0)
             continue;
-        fchmodat(folder.fd, entry, 0700, 0);
+        let_in(folder.fd, entry);
         snprintf(to, sizeof to, ".attnlab-removed-%u", (*serial)++);
         moved |= renameat(folder.fd, entry, outer, to) == 0;
     }

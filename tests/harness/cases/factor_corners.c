@@ -117,9 +117,9 @@ static void note_places(struct corners *x)
 {
     for (int cell = 0; cell < x->cells; cell++)
         for (int a = 0; a < AXES; a++)
-            x->place[a][cell] = a == KEYS && x->is_square
-                                    ? x->place[QUERIES][cell]
-                                    : (unsigned char)(cell / stride_of(x, a) % x->axis[a].n);
+            x->place[a][cell] =
+                (unsigned char)(a == KEYS && x->is_square ? x->place[QUERIES][cell]
+                                                          : cell / stride_of(x, a) % x->axis[a].n);
 }
 
 static int64_t bound_of(const struct corners *x, int cell, int a)

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "experiments/measure/machine.h"
-#include "experiments/rim/explain/trace.h"
+#include "experiments/rim/explain/traced.h"
 #include "optimized/registry.h"
 #include "tests/fixtures/scratch.h"
 #include "tests/harness/base/files.h"

@@ -151,7 +151,7 @@ TEST(data_of_others)
         {"study kv-cache --input x", 2, "kv-cache has no --input"},
         {"study h200-ranks --input x --out x", 2, "without --input"},
         {"study list", 0, "open-sora-720gb "},
-        {"study open-sora-3gpus >/dev/full", 3, "No space left"},
+        {"study training-h100 >/dev/full", 3, "No space left"},
         {"study all --out /proc/x", 3, "/proc/x"},
         {"study open-sora-720gp", 2, "did you mean open-sora-720gb"},
     };
@@ -161,16 +161,16 @@ TEST(data_of_others)
 /* A script that was edited is kept, whatever its folder is called. */
 TEST(figures_are_not_overwritten)
 {
-    scratch_expect(0, "", "study open-sora-720gb --out '%s'", scratch_path("studies"));
-    fixture_expect_words_of("studies/open-sora-720gb.svg", WORDS("1.93 TiB", "2.99 TiB"));
-    scratch_shell(0, "", "echo >> '%s'", scratch_path("studies/open-sora-720gb.gp"));
-    scratch_expect(2, "open-sora-720gb.gp was edited", "study open-sora-720gb --out '%s'",
+    scratch_expect(0, "", "study eager-scores --out '%s'", scratch_path("studies"));
+    fixture_expect_words_of("studies/eager-scores.svg", WORDS("72.5 GiB", "1.23 TiB"));
+    scratch_shell(0, "", "echo >> '%s'", scratch_path("studies/eager-scores.gp"));
+    scratch_expect(2, "eager-scores.gp was edited", "study eager-scores --out '%s'",
                    scratch_path("studies"));
-    scratch_expect(0, "", "study open-sora-720gb --overwrite --preset column --out '%s'",
+    scratch_expect(0, "", "study eager-scores --overwrite --preset column --out '%s'",
                    scratch_path("studies"));
     scratch_shell(0, "",
-                  "b=$(realpath '%s') && cd '%s' && \"$b/attnlab\" study open-sora-720gb "
-                  "--out=-x && ls ./-x/open-sora-720gb.svg",
+                  "b=$(realpath '%s') && cd '%s' && \"$b/attnlab\" study eager-scores "
+                  "--out=-x && ls ./-x/eager-scores.svg",
                   test_build(), scratch_path(""));
 }
 

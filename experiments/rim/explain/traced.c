@@ -1,5 +1,5 @@
-/* See trace.h. */
-#include "experiments/rim/explain/trace.h"
+/* See traced.h. */
+#include "experiments/rim/explain/traced.h"
 
 #include <stdlib.h>
 #include <string.h>

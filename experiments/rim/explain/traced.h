@@ -3,8 +3,8 @@
  *
  *      struct attn_tracer  ->  struct attn_trace  ->  tables (steps.h)
  */
-#ifndef EXPERIMENTS_RIM_EXPLAIN_TRACE_H
-#define EXPERIMENTS_RIM_EXPLAIN_TRACE_H
+#ifndef EXPERIMENTS_RIM_EXPLAIN_TRACED_H
+#define EXPERIMENTS_RIM_EXPLAIN_TRACED_H
 
 #include <pthread.h>
 
