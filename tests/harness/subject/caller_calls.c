@@ -265,14 +265,12 @@ static void repeat(struct attn_subject *x, const struct attn_case *c, struct att
     struct attn_repetition how = x->how;
     const double start = attn_seconds(CLOCK_MONOTONIC);
     memset(answer, 0, sizeof *answer);
-    enum attn_status status = attn_setup_open(c, &setup, &err);
-    const int is_open = status == ATTN_OK;
-    if (is_open)
-        status =
-            attn_claims_allow(&x->claims, &setup, ATTN_ROUTE_FILES, &answer->wants.needs, &err);
-    if (is_open && status == ATTN_ENOTSUP)
-        attn_claims_want(&x->claims, &setup, ATTN_ROUTE_FILES, &answer->wants);
-    if (status == ATTN_OK && (status = open_calls(x, attn_case_bytes(c), &k, &err)) == ATTN_OK) {
+    if (!attn_subject_setup(x, c, &setup, answer)) {
+        answer->seconds = attn_seconds(CLOCK_MONOTONIC) - start;
+        return;
+    }
+    enum attn_status status = open_calls(x, attn_case_bytes(c), &k, &err);
+    if (status == ATTN_OK) {
         attn_case_print(c, k.what);
         how.same_bits = (x->claims.bits & ATTN_CAP_REPEATS) != 0;
         attn_run_setup(&k.spec, &setup, &how, r);
@@ -284,13 +282,9 @@ static void repeat(struct attn_subject *x, const struct attn_case *c, struct att
         if (r->verdict == ATTN_FAILED && r->failure >= ATTN_F_FINITE && x->diagnoses)
             attn_diagnose(&setup, r, &r->diagnosis);
         attn_temporary_close(k.folder);
-    } else {
+    } else
         attn_result_error(r, status, err.text);
-        if (status == ATTN_ENOTSUP)
-            r->verdict = ATTN_REFUSED;
-    }
-    if (is_open)
-        attn_setup_close(&setup);
+    attn_setup_close(&setup);
     answer->seconds = attn_seconds(CLOCK_MONOTONIC) - start;
 }
 

@@ -153,31 +153,16 @@ static void run(struct attn_subject *x, const struct attn_case *c, struct attn_a
 {
     struct attn_plugin_impl *plugin = &x->host->plugin;
     struct attn_repetition how = x->how;
-    struct attn_result *r = &answer->result;
     struct attn_setup setup;
-    struct attn_error err = {0};
-    enum attn_status status = attn_setup_open(c, &setup, &err);
-    int is_open = status == ATTN_OK;
-    if (is_open)
-        status = attn_claims_allow(&plugin->claims, &setup, ATTN_ROUTE_PLUGIN, &answer->wants.needs,
-                                   &err);
-    if (status == ATTN_OK) {
-        how.same_bits = (plugin->claims.bits & ATTN_CAP_REPEATS) != 0;
-        attn_run_setup(&plugin->spec, &setup, &how, r);
-    } else if (is_open && status == ATTN_ENOTSUP)
-        attn_claims_want(&plugin->claims, &setup, ATTN_ROUTE_PLUGIN, &answer->wants);
-    if (is_open)
-        attn_setup_close(&setup);
-    if (status != ATTN_OK) {
-        attn_result_error(r, status, err.text);
-        if (status == ATTN_ENOTSUP)
-            r->verdict = ATTN_REFUSED;
+    if (!attn_subject_setup(x, c, &setup, answer))
         return;
-    }
+    how.same_bits = (plugin->claims.bits & ATTN_CAP_REPEATS) != 0;
+    attn_run_setup(&plugin->spec, &setup, &how, &answer->result);
+    attn_setup_close(&setup);
     if (plugin->claims.lse == ATTN_PLUGIN_LSE_ABSENT)
-        attn_result_drop_lse(r);
+        attn_result_drop_lse(&answer->result);
     add_notes(plugin, answer);
-    diagnose(x, c, r);
+    diagnose(x, c, &answer->result);
 }
 
 /* ---- leaks ----------------------------------------------------------------------------------- */

@@ -96,28 +96,37 @@ static void judge_results(struct attn_subject *x, const struct attn_setup *setup
     x->diagnosed_s += attn_seconds(CLOCK_MONOTONIC) - before;
 }
 
+int attn_subject_setup(const struct attn_subject *x, const struct attn_case *c,
+                       struct attn_setup *setup, struct attn_answer *answer)
+{
+    const enum attn_route route = x->route->route;
+    struct attn_error err = {0};
+    enum attn_status status = attn_setup_open(c, setup, &err);
+    const int is_open = status == ATTN_OK;
+    if (is_open)
+        status = attn_claims_allow(&x->claims, setup, route, &answer->wants.needs, &err);
+    if (status == ATTN_OK)
+        return 1;
+    if (is_open && status == ATTN_ENOTSUP)
+        attn_claims_want(&x->claims, setup, route, &answer->wants);
+    if (is_open)
+        attn_setup_close(setup);
+    attn_result_error(&answer->result, status, err.text);
+    if (status == ATTN_ENOTSUP)
+        answer->result.verdict = ATTN_REFUSED;
+    return 0;
+}
+
 void attn_subject_judge(struct attn_subject *x, const struct attn_asked *asked, const char *results,
                         struct attn_answer *answer)
 {
     struct attn_setup setup;
-    struct attn_error err = {0};
-    struct attn_result *r = &answer->result;
     double start = attn_seconds(CLOCK_MONOTONIC);
     memset(answer, 0, sizeof *answer);
-    enum attn_status status = attn_setup_open(&asked->c, &setup, &err);
-    int opened = status == ATTN_OK;
-    if (opened)
-        status =
-            attn_claims_allow(&x->claims, &setup, ATTN_ROUTE_FILES, &answer->wants.needs, &err);
-    if (opened && status == ATTN_ENOTSUP)
-        attn_claims_want(&x->claims, &setup, ATTN_ROUTE_FILES, &answer->wants);
-    if (status != ATTN_OK) {
-        attn_result_error(r, status, err.text);
-        if (status == ATTN_ENOTSUP)
-            r->verdict = ATTN_REFUSED;
-    } else if (take_results(x, asked, results, &setup, r) == ATTN_OK)
-        judge_results(x, &setup, answer);
-    if (opened)
+    if (attn_subject_setup(x, &asked->c, &setup, answer)) {
+        if (take_results(x, asked, results, &setup, &answer->result) == ATTN_OK)
+            judge_results(x, &setup, answer);
         attn_setup_close(&setup);
+    }
     answer->seconds = attn_seconds(CLOCK_MONOTONIC) - start;
 }

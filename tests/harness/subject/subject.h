@@ -156,6 +156,10 @@ void attn_own_judge(const struct attn_subject *x,
 enum attn_status attn_subject_set_scheme(struct attn_subject *x, const char *scheme,
                                          struct attn_error *err);
 
+/* Set up a case that is claimed: 1; 0 and its answer, REFUSED or ERROR, with nothing to close. */
+int attn_subject_setup(const struct attn_subject *x, const struct attn_case *c,
+                       struct attn_setup *setup, struct attn_answer *answer);
+
 /* 1: everything that the case wants is in a folder of results, of each of its ranks where it
  * has some, or the program's own words why not. */
 int attn_subject_done(const struct attn_subject *x, const char *results,
