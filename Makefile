@@ -297,7 +297,7 @@ $(B)/figure/attnlab: docs/examples/rate.gp docs/adding.md Makefile $(wildcard pl
 	    $(filter-out %/group_words.o %/report/figures.o,$(filter %.o,$^)) $(filter %.a,$^) $(HARNESS_LIBS) $(GSL_LIBS) -lm
 
 # A mask more: its file, its line in kinds.def, and two calls of it for the tests of masks.
-MASK_MORE := $(B)/docs/examples/staircase.o $(B)/mask/ref/mask/mask_parse.o
+MASK_MORE := $(addprefix $(B)/,docs/examples/staircase.o mask/ref/mask/mask_parse.o mask/ref/mask/mask.o)
 $(B)/mask/ref/mask/kinds.def: ref/mask/kinds.def
 	@mkdir -p $(@D)
 	@{ cat $<; echo 'ATTN_MASK(staircase)'; } > $@

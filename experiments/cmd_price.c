@@ -207,7 +207,7 @@ static int price_all(const struct request *q, const struct attn_spec *spec, int 
     }
     alarm(0);
     if (q->longest && !q->json)
-        attn_price_print_longest(out->all);
+        attn_price_print_longest(out->all), json_decref(out->all);
     else
         attn_price_print_json(out->all);
     return worst;

@@ -103,7 +103,7 @@ declare -A anchors
 while IFS='#' read -r path anchor; do
     path=${path:+${page%/*}/$path} path=${path:-$page}
     [ -e "$path" ] && [ -z "${anchors[$path]:-}" ] &&
-        anchors[$path]=$(sed -n 's/^#\+ \(.*\)/\L\1/; T; s/[^a-z0-9 _-]//g; s/ /-/g; p' "$path")
+        anchors[$path]=$(LC_ALL=C sed -n 's/^#\+ \(.*\)/\L\1/; T; s/[^a-z0-9 _-]//g; s/ /-/g; p' "$path")
     [[ -e $path && $'\n'${anchors[$path]}$'\n' == *$'\n'"$anchor"$'\n'* ]] && continue
     bad=$((bad + 1))
     echo "${page#"$root"/}: no heading #$anchor in ${path#"$root"/}"

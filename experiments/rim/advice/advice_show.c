@@ -120,10 +120,12 @@ static json_t *part_rows(const struct attn_price_asked *asked, struct attn_advic
         if (part_of(&advices->at[i]) != part)
             continue;
         json_t *row = advice_json(asked, &advices->at[i]);
-        if (part == NOTHING)
-            row = json_pack("{s:O,s:O}", "change", json_object_get(row, "change"), "needed_bytes",
-                            json_object_get(row, "needed_bytes"));
-        json_array_append_new(rows, row);
+        json_array_append_new(rows, part != NOTHING
+                                        ? json_incref(row)
+                                        : json_pack("{s:O,s:O}", "change",
+                                                    json_object_get(row, "change"), "needed_bytes",
+                                                    json_object_get(row, "needed_bytes")));
+        json_decref(row);
     }
     return rows;
 }

@@ -32,7 +32,7 @@ TEST(checkpointed_peak)
 {
     static struct attn_study_run run;
     static struct attn_torch_play play;
-    int entry[TENSORS];
+    static int entry[TENSORS];
     const int64_t mib = 1 << 20;
     for (int t = 0; t < (int)TENSORS; t++)
         entry[t] = t;
