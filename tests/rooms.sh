@@ -33,7 +33,8 @@ for room in "${@:-$(ls experiments/rim)}"; do
             for command in "$copy/experiments/rim/$other"/cmd_*.c; do
                 command=${command##*/cmd_} && sed -i "/ATTN_COMMAND(${command%.c})/d" "$copy/experiments/cli/commands.def"
             done
-            rm -r "$copy/experiments/rim/$other" "$copy/build/$config/experiments/rim/$other"
+            rm -r "$copy/experiments/rim/$other"
+            rm -rf "$copy/build/$config/experiments/rim/$other" # no objects where it was not built
         done
         make -s -C "$copy" CONFIG="$config" VERSION="$version" "build/$config/attnlab" "build/$config/attn-tests" \
             >"$out/said" 2>&1 || { echo "without $gone:"; tail -20 "$out/said"; exit 1; }
