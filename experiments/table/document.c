@@ -29,6 +29,7 @@ static int put(struct attn_document *d, const char *format, va_list args)
     int style = 0;
     mark_styles(format, marked, sizeof marked);
     vsnprintf(text, sizeof text, marked, args);
+    const int is_word = text[0] != '\0';
     for (char *at = text; (at = strpbrk(at, "\n\t")) != NULL;)
         *at = ' ';
     for (char *part = text; *part != '\0'; style = style == next ? 0 : next) {
@@ -45,7 +46,7 @@ static int put(struct attn_document *d, const char *format, va_list args)
         fprintf(d->out, "%.*s", n > 0 ? asterisks : 0, "***");
         part += n + (next != '\0');
     }
-    return text[0] != '\0';
+    return is_word;
 }
 
 void attn_document_put(struct attn_document *d, const char *format, ...)

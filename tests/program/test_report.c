@@ -9,6 +9,7 @@
 #include "experiments/cli/cli.h"
 #include "experiments/measure/point/point_work.h"
 #include "experiments/report/page.h"
+#include "experiments/table/document.h"
 #include "tests/fixtures/external_fixture.h"
 #include "tests/fixtures/report_fixture.h"
 #include "tests/fixtures/scratch.h"
@@ -453,6 +454,22 @@ TEST(work_is_drawn)
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
+
+/* A paragraph ends, also one that begins in a style; of no words there is none. */
+TEST(paragraphs_end)
+{
+    struct attn_document d;
+    FILE *out = fopen(scratch_path("d.md"), "w");
+    ck_assert_ptr_nonnull(out);
+    attn_document_begin(&d, out, "t");
+    attn_document_text(&d, "***%s***: x", "bad");
+    attn_document_text(&d, "%s", "");
+    attn_document_text(&d, "y `%d`", 1);
+    ck_assert_int_eq(fclose(out), 0);
+    char *text = scratch_read(scratch_path("d.md"));
+    ck_assert_str_eq(text, "# t\n\n***bad***: x\n\ny `1`\n\n");
+    free(text);
+}
 
 /* Links name headings, so that no two have one name; a page without its picture is none. */
 TEST(page_names_its_headings)
