@@ -118,7 +118,7 @@ struct mask_kind {
     int keys_alone; /* the key alone decides, whatever the query */
 
     /* The call in numbers; *call is of ATTN_CALL_OTHER before. */
-    void (*tell)(const struct mask_view *v, struct attn_mask_call *call);
+    void (*numbers)(const struct mask_view *v, struct attn_mask_call *call);
 };
 
 /* The words of a kind that is a call, for its initialiser. */

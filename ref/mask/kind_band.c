@@ -96,7 +96,7 @@ int64_t attn_mask_offset(const struct mask_view *v, const struct mask_alignment 
     return v->node->by_batch ? v->mask->number[at->list + v->b] : at->offset;
 }
 
-static void tell_band(const struct mask_view *v, struct attn_mask_call *call)
+static void numbers_of_band(const struct mask_view *v, struct attn_mask_call *call)
 {
     const struct band *x = v->node->own;
     call->kind = ATTN_CALL_BAND;
@@ -152,7 +152,7 @@ const struct mask_kind attn_mask_kind_causal = {
     MASK_CALL(
         "causal", read_causal, "an alignment: causal(tl), causal(br) or causal(+3)",
         "causal(A)                no later keys: j <= i + off; A is tl, br, +3, or ends,n1,n2,..."),
-    .allows = in_causal, .band = band_of_causal, .tell = tell_band};
+    .allows = in_causal, .band = band_of_causal, .numbers = numbers_of_band};
 
 /* ---- window ------------------------------------------------------------------------------- */
 
@@ -189,4 +189,4 @@ const struct mask_kind attn_mask_kind_window = {
         "window", read_window,
         "two sides and an alignment: window(4,0,tl), window(4,0,br) or window(4,0,+3)",
         "window(l,r,A)            i + off - l <= j <= i + off + r; -1 = unbounded on that side"),
-    .allows = in_window, .band = band_of_window, .tell = tell_band};
+    .allows = in_window, .band = band_of_window, .numbers = numbers_of_band};

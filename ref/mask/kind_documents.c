@@ -36,7 +36,7 @@ static int cell_of_documents(const struct mask_view *v, int64_t i, struct mask_c
     return 1;
 }
 
-static void tell_documents(const struct mask_view *v, struct attn_mask_call *call)
+static void numbers_of_documents(const struct mask_view *v, struct attn_mask_call *call)
 {
     const struct documents *x = v->node->own;
     call->kind = ATTN_CALL_DOCUMENTS;
@@ -107,4 +107,4 @@ static void read_documents(struct mask_parser *p, struct mask_node *node)
 const struct mask_kind attn_mask_kind_documents = {
     MASK_CALL("documents", read_documents, "lengths: documents(3,5) or documents(3x4,5x4)",
               "documents(n1,n2,...)     same document only; documents(q1xk1,...) when Lq != Lk"),
-    .allows = in_documents, .cell = cell_of_documents, .tell = tell_documents};
+    .allows = in_documents, .cell = cell_of_documents, .numbers = numbers_of_documents};

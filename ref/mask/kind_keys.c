@@ -85,7 +85,7 @@ static int cell_of_lengths(const struct mask_view *v, int64_t i, struct mask_cel
     return 1;
 }
 
-static void tell_lengths(const struct mask_view *v, struct attn_mask_call *call)
+static void numbers_of_lengths(const struct mask_view *v, struct attn_mask_call *call)
 {
     call->kind = ATTN_CALL_KEYS;
     call->length = length_in(v);
@@ -202,4 +202,4 @@ const struct mask_kind attn_mask_kind_keys = {
     MASK_CALL("keys", read_keys,
               "lengths, patterns or a name: keys(5,8), keys(x0110) or keys(NAME)",
               "keys(n1,n2,...)          j < n of the batch; also keys(x0110,...) and keys(NAME)"),
-    .allows = in_lengths, .cell = cell_of_lengths, .tell = tell_lengths};
+    .allows = in_lengths, .cell = cell_of_lengths, .numbers = numbers_of_lengths};

@@ -77,8 +77,8 @@ int attn_mask_call(const struct attn_mask *mask, int64_t b, int64_t n, struct at
     if (at < 0)
         return 0;
     struct mask_view v = {mask, &mask->node[at], b, 0};
-    if (mask_kind(&v)->tell != NULL)
-        mask_kind(&v)->tell(&v, call);
+    if (mask_kind(&v)->numbers != NULL)
+        mask_kind(&v)->numbers(&v, call);
     return 1;
 }
 
