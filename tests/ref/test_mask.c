@@ -230,6 +230,51 @@ TEST(named_tensors_mean_what_they_hold)
         attn_mask_free(mask[n]);
 }
 
+/* ---- calls in numbers ---------------------------------------------------------------------- */
+
+/* Of 3 queries and 5 keys, as the second of two batches has them.  A price of a cache, a claim of a
+ * layout and the title of a figure ask nothing else of a mask. */
+static const struct {
+    const char *text;
+    int64_t n;
+    struct attn_mask_call call;
+} CALLS[] = {
+    {"causal(br)", 0, {ATTN_CALL_BAND, -1, 0, 2, -1, 0, NULL, NULL}},
+    {"prefix(2)&causal(+1)", 0, {ATTN_CALL_OTHER, 0, 0, 0, -1, 0, NULL, NULL}},
+    {"prefix(2)&causal(+1)", 1, {ATTN_CALL_BAND, -1, 0, 1, -1, 0, NULL, NULL}},
+    {"window(4,1,tl)&keys(2,3)", 0, {ATTN_CALL_BAND, 4, 1, 0, -1, 0, NULL, NULL}},
+    {"window(4,1,tl)&keys(2,3)", 1, {ATTN_CALL_KEYS, 0, 0, 0, 3, 0, NULL, NULL}},
+    {"causal(ends,5,4)", 0, {ATTN_CALL_BAND, -1, 0, 1, 4, 0, NULL, NULL}},
+    {"causal(br)|prefix(2)", 0, {ATTN_CALL_OTHER, 0, 0, 0, -1, 0, NULL, NULL}},
+    {"(causal(br)|prefix(2))&window(1,0,br)", 1, {ATTN_CALL_BAND, 1, 0, 2, -1, 0, NULL, NULL}},
+    {"documents(1x2,2x3)", 0, {ATTN_CALL_DOCUMENTS, 0, 0, 0, -1, 2, NULL, NULL}},
+};
+
+TEST_EACH(calls_are_numbers, COUNT(CALLS))
+{
+    const struct attn_mask_call *want = &CALLS[_i].call;
+    struct attn_mask *mask = mask_of(CALLS[_i].text, (struct attn_mask_shape){2, 1, 3, 5});
+    struct attn_mask_call got;
+    int64_t n = 0;
+    ck_assert_int_eq(attn_mask_call(mask, 1, CALLS[_i].n, &got), 1);
+    ck_assert_int_eq(got.kind, want->kind);
+    ck_assert_int_eq(got.length, want->length);
+    ck_assert_int_eq(got.n, want->n);
+    if (want->kind == ATTN_CALL_BAND) {
+        ck_assert_int_eq(got.left, want->left);
+        ck_assert_int_eq(got.right, want->right);
+        ck_assert_int_eq(got.offset, want->offset);
+    }
+    for (int64_t d = 1; d <= want->n; d++) {
+        ck_assert_int_eq(got.query_start[d], d == 1 ? 1 : 3);
+        ck_assert_int_eq(got.key_start[d], d == 1 ? 2 : 5);
+    }
+    while (attn_mask_call(mask, 1, n, &got))
+        n++;
+    ck_assert_int_eq(n, strchr(CALLS[_i].text, '&') != NULL ? 2 : 1);
+    attn_mask_free(mask);
+}
+
 /* ---- pictures drawn by hand --------------------------------------------------------------- */
 
 /* Rows from top to bottom, blank-separated; of batch b. */
